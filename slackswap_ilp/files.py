@@ -140,9 +140,7 @@ def _read_text(path: str | os.PathLike[str], error_type: type[InputError]) -> by
         raise error_type(f"{os.fspath(path)}: cannot be read: {error.strerror or error}") from error
 
 
-def _parse(
-    record: type[Record], text: str | bytes, source: str, error_type: type[InputError]
-) -> Record:
+def _parse(record: type[Record], text: str | bytes, source: str, error_type: type[InputError]) -> Record:
     """Validate JSON text as a record, translating every finding into one line."""
     raw = _load_json(text, source, error_type)
     try:

@@ -159,9 +159,7 @@ def find_violations(instance: Instance) -> Iterator[str]:
     """Yield, in words, every inconsistency of the graph that the types alone do not rule out."""
     layer_names: dict[str, int] = {}
     producers: dict[str, int] = {
-        output.name: index
-        for index, layer in reversed(tuple(enumerate(instance.layers)))
-        for output in layer.outputs
+        output.name: index for index, layer in reversed(tuple(enumerate(instance.layers))) for output in layer.outputs
     }
     seen_outputs: set[str] = set()
     total_bytes = 0

@@ -108,7 +108,7 @@ def parse_budget(text: str) -> Budget:
         return Budget(num_bytes=parse_bytes(text))
     except OptionError as error:
         raise OptionError(
-            f"budget: must be a share of the keep-all peak ('50%') or a positive size ('12GiB', bytes), got {text!r}"
+            f"budget: must be a share of the keep-all peak ('50%') or a size ('12GiB', bytes), got {text!r}"
         ) from error
 
 

@@ -1,0 +1,1 @@
+"""The solvers: each takes an instance and a budget and claims a plan and a bound."""
