@@ -95,6 +95,16 @@ def format_plan(plan: Plan) -> str:
     return f'{head.removesuffix(_CLOSING)},\n  "activations": {{\n{body}\n  }}\n}}\n'
 
 
+def write_instance(path: str | os.PathLike[str], instance: Instance) -> None:
+    """Write an instance as JSON, as a whole or not at all; raises `InputError` if that is not possible."""
+    write_text(path, format_instance(instance))
+
+
+def write_plan(path: str | os.PathLike[str], plan: Plan) -> None:
+    """Write a plan as JSON, as a whole or not at all; raises `InputError` if that is not possible."""
+    write_text(path, format_plan(plan))
+
+
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a file as a whole or not at all.
 

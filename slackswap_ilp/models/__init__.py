@@ -1,0 +1,1 @@
+"""Model families: from a few options to an instance."""

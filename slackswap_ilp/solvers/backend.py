@@ -1,0 +1,290 @@
+"""Solving a program with HiGHS or CBC: the only place that reads the solvers' own words.
+
+PuLP's status words are not used: a run that its time limit or gap stopped reads "Optimal" there. What counts is the
+solver's own bound and the values it leaves.
+"""
+
+import ctypes
+import functools
+import importlib
+import math
+import os
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+import highspy
+import pulp
+
+from slackswap_ilp.errors import SolverError
+from slackswap_ilp.solvers.program import Program, Variable
+
+INTEGRALITY_TOLERANCE: Final = 1e-6
+"""How far from a whole number an integer variable's value may be."""
+
+_POLL_SECONDS: Final = 0.05
+
+
+class Outcome(StrEnum):
+    """How a run of a solver ended."""
+
+    SOLVED = "solved"
+    """To the gap asked for."""
+    STOPPED = "stopped"
+    """By a limit or an interruption; there may be values and a bound."""
+    INFEASIBLE = "infeasible"
+    """The program has no solution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a solver says of a program.
+
+    Attributes
+    ----------
+    objective
+        Value of the best solution found, None if none was.
+    bound
+        A value that no solution is below, None if none is known.
+    values
+        Value by variable of the best solution; empty if none was found.
+    """
+
+    outcome: Outcome
+    objective: float | None
+    bound: float | None
+    values: Mapping[Variable, float] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a run ends, beside success.
+
+    Attributes
+    ----------
+    gap
+        Absolute gap between objective and bound that counts as solved, in the program's unit.
+    deadline
+        Reading of `time.monotonic` at which it stops, None for no limit.
+    is_cancelled
+        Asked again and again during the run; True stops it.
+    """
+
+    gap: float = 0.0
+    deadline: float | None = None
+    is_cancelled: Callable[[], bool] = bool
+
+    def remaining_seconds(self) -> float | None:
+        """Return what is left until the deadline, None for no limit."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+
+Progress = Callable[[float | None, float | None], None]
+"""Called with objective and bound so far whenever the solver tells."""
+
+
+def solve_program(
+    program: Program,
+    *,
+    backend: str,
+    limits: Limits,
+    relax: bool = False,
+    start: Mapping[Variable, float] | None = None,
+    on_progress: Progress | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Answer:
+    """Minimise a program.
+
+    Parameters
+    ----------
+    backend
+        ``"highs"`` or ``"cbc"``.
+    relax
+        Whether to let integer variables take any value in their range.
+    start
+        Values of a known solution to start from (HiGHS only; CBC runs without it).
+
+    Raises
+    ------
+    SolverError
+        If the solver is missing or fails.
+    """
+    if backend == "highs":
+        return _solve_with_highs(program, limits, relax, start, on_progress, options or {})
+    if backend == "cbc":
+        return _solve_with_cbc(program, limits, relax)
+    raise SolverError(f"backend: must be 'highs' or 'cbc', got {backend!r}")
+
+
+@functools.cache
+def _print_banner_unseen() -> None:
+    """Let HiGHS print its banner, which no option stops, to nowhere, so that stdout stays the caller's."""
+    flush = ctypes.CDLL(None).fflush
+    flush(None)
+    kept = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        model = highspy.Highs()
+        model.setOptionValue("output_flag", False)
+        model.addVar(0.0, 1.0)
+        model.run()
+        flush(None)
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def _solve_with_highs(
+    program: Program,
+    limits: Limits,
+    relax: bool,
+    start: Mapping[Variable, float] | None,
+    on_progress: Progress | None,
+    options: Mapping[str, Any],
+) -> Answer:
+    _print_banner_unseen()
+    problem = program.problem
+    solver = pulp.HiGHS(
+        mip=not relax,
+        msg=False,
+        gapRel=0.0,
+        gapAbs=limits.gap,
+        threads=1,
+        timeLimit=limits.remaining_seconds(),
+        random_seed=0,
+        **options,
+    )
+    solver.createAndConfigureSolver(problem)
+    solver.buildSolverModel(problem)
+    model = problem.solverModel
+    variables = problem.variables()
+    if start is not None and not relax:
+        solution = highspy.HighsSolution()
+        solution.col_value = [start.get(variable, 0.0) for variable in variables]
+        model.setSolution(solution)
+    _run_highs(model, limits, on_progress if not relax else None)
+    return _read_highs(model, variables, is_integer=bool(program.integers) and not relax)
+
+
+def _run_highs(model: Any, limits: Limits, on_progress: Progress | None) -> None:
+    """Run HiGHS in a thread of its own, so that Ctrl-C and cancellation reach it."""
+    stop = threading.Event()
+
+    def react(event: Any) -> None:
+        if stop.is_set():
+            event.interrupt()
+        if on_progress is not None and event.data_out is not None:
+            on_progress(_finite(event.data_out.mip_primal_bound), _finite(event.data_out.mip_dual_bound))
+
+    def interrupt(event: Any) -> None:
+        if stop.is_set():
+            event.interrupt()
+
+    model.cbMipInterrupt.subscribe(react)
+    model.cbSimplexInterrupt.subscribe(interrupt)
+    model.cbIpmInterrupt.subscribe(interrupt)
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            if model.run() == highspy.HighsStatus.kError:
+                failures.append(SolverError("HiGHS reported an error"))
+        except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
+            failures.append(error)
+
+    thread = threading.Thread(target=work, name="highs", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_POLL_SECONDS)
+            if limits.is_cancelled():
+                stop.set()
+    except BaseException:
+        stop.set()
+        thread.join(2.0)
+        raise
+    if failures:
+        raise SolverError(f"HiGHS failed: {failures[0]}") from failures[0]
+
+
+def _read_highs(model: Any, variables: list[Variable], *, is_integer: bool) -> Answer:
+    """Translate what HiGHS says."""
+    status = highspy.HighsModelStatus
+    said = model.getModelStatus()
+    if said in (status.kInfeasible, status.kUnboundedOrInfeasible):
+        return Answer(Outcome.INFEASIBLE, None, None, {})
+    info = model.getInfo()
+    has_solution = info.primal_solution_status == 2  # noqa: PLR2004 - HiGHS's number for "feasible"
+    is_solved = said in (status.kOptimal, status.kObjectiveBound, status.kObjectiveTarget)
+    stopped = (status.kTimeLimit, status.kInterrupt, status.kIterationLimit, status.kSolutionLimit)
+    if not is_solved and said not in stopped:
+        raise SolverError(f"HiGHS gave up: {model.modelStatusToString(said)}")
+    objective = info.objective_function_value if has_solution else None
+    bound = _finite(info.mip_dual_bound) if is_integer else (objective if is_solved else None)
+    values: dict[Variable, float] = {}
+    if has_solution:
+        values = dict(zip(variables, model.getSolution().col_value, strict=True))
+    return Answer(Outcome.SOLVED if is_solved else Outcome.STOPPED, objective, bound, values)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) and abs(value) < 1e30 else None  # noqa: PLR2004
+
+
+def _solve_with_cbc(program: Program, limits: Limits, relax: bool) -> Answer:
+    with tempfile.TemporaryDirectory(prefix="slackswap-") as folder:
+        log = Path(folder) / "cbc.log"
+        solver = pulp.COIN_CMD(
+            path=_find_cbc(),
+            mip=not relax,
+            msg=False,
+            gapRel=0.0,
+            gapAbs=limits.gap,
+            threads=None,
+            timeLimit=limits.remaining_seconds(),
+            logPath=str(log),
+            options=["randomSeed 1", "randomCbcSeed 1"],
+        )
+        solver.tmpDir = folder
+        try:
+            program.problem.solve(solver)
+        except pulp.PulpSolverError as error:
+            raise SolverError(f"CBC failed: {error}") from error
+        return _read_cbc(program, log.read_text(encoding="utf-8", errors="replace"), relax)
+
+
+def _find_cbc() -> str:
+    """Return the path of the CBC program that comes with PuLP."""
+    try:
+        cbcbox = importlib.import_module("cbcbox")
+    except ImportError as error:
+        raise SolverError("CBC is missing: install it with  pip install 'pulp[cbc]'") from error
+    return str(cbcbox.cbc_bin_path())
+
+
+def _read_cbc(program: Program, log: str, relax: bool) -> Answer:
+    """Translate what CBC's log says; the solution file alone does not tell a proof from a stop."""
+    if "infeasible" in log and "Objective value:" not in log:
+        return Answer(Outcome.INFEASIBLE, None, None, {})
+    numbers = {label: _find_number(log, label) for label in ("Objective value:", "Lower bound:", "objective value")}
+    objective = numbers["Objective value:"] if not relax else numbers["objective value"]
+    is_solved = "Optimal solution found" in log or (relax and "Optimal - objective value" in log)
+    bound = numbers["Lower bound:"] if numbers["Lower bound:"] is not None else (objective if is_solved else None)
+    values: dict[Variable, float] = {}
+    if objective is not None:
+        values = {variable: variable.varValue or 0.0 for variable in program.problem.variables()}
+    return Answer(Outcome.SOLVED if is_solved else Outcome.STOPPED, objective, bound, values)
+
+
+def _find_number(log: str, label: str) -> float | None:
+    """Return the number after the last `label` in a log."""
+    found = re.findall(rf"{re.escape(label)}\s*(-?[0-9.]+(?:[eE][-+]?[0-9]+)?)", log)
+    return _finite(float(found[-1])) if found else None

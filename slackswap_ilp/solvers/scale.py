@@ -1,0 +1,25 @@
+"""The units that programs are written in: solvers' tolerances are absolute, so numbers must be neither huge nor tiny."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from slackswap_ilp.analysis import Graph, keep_all_peak
+
+_PEAK_UNITS: Final = 32
+_STEP_UNITS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What one unit of memory and of time is in a program; about a GiB and a millisecond for models on today's GPUs."""
+
+    bytes_per_unit: float
+    seconds_per_unit: float
+
+
+def find_scale(graph: Graph) -> Scale:
+    """Choose units in which the keep-all peak and the ideal step are of a size that solvers like."""
+    seconds = graph.ideal_seconds
+    if seconds <= 0:
+        seconds = max(graph.swap_out_seconds(number) for number in range(graph.num_activations)) if graph.sizes else 1.0
+    return Scale(max(1, keep_all_peak(graph)) / _PEAK_UNITS, seconds / _STEP_UNITS)
