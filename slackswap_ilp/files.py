@@ -1,9 +1,12 @@
 """JSON in and out: reading instances and plans with precise messages, writing them in one canonical form."""
 
+import contextlib
+import gc
 import json
 import os
-import tempfile
-from collections.abc import Iterable, Mapping
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -38,7 +41,7 @@ _EXPECTED: Final[Mapping[str, str]] = {
 Record = TypeVar("Record", bound=BaseModel)
 
 
-class _DuplicateKeyError(ValueError):
+class _DuplicateKeyError(Exception):
     pass
 
 
@@ -106,7 +109,7 @@ def write_plan(path: str | os.PathLike[str], plan: Plan) -> None:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file as a whole or not at all.
+    """Write a file as a whole or not at all; a link is followed, an existing file keeps its permissions.
 
     Raises
     ------
@@ -114,33 +117,26 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         If the file cannot be written.
     """
     target = Path(path)
-    if target.exists() and not target.is_file():
-        _write_to_special(target, text)
-        return
-    temporary: str | None = None
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False
-        ) as stream:
-            temporary = stream.name
+        if target.exists() and not target.is_file():
+            target.write_text(text, encoding="utf-8")  # a pipe, a terminal, /dev/stdout
+        else:
+            _replace_file(Path(os.path.realpath(target)), text)
+    except OSError as error:
+        raise InputError(f"{target}: cannot be written: {error.strerror or error}") from error
+
+
+def _replace_file(target: Path, text: str) -> None:
+    """Write a file beside the target, and move it there once it is complete."""
+    temporary = target.with_name(f".slackswap-{uuid.uuid4().hex}")
+    try:
+        with temporary.open("x", encoding="utf-8") as stream:
             stream.write(text)
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(temporary).chmod(0o666 & ~mask)
-        Path(temporary).replace(target)
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written: {error.strerror or error}") from error
+        if target.exists():
+            temporary.chmod(target.stat().st_mode & 0o777)
+        temporary.replace(target)
     finally:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-
-
-def _write_to_special(target: Path, text: str) -> None:
-    """Write to something that is no regular file, such as a pipe or /dev/stdout."""
-    try:
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written: {error.strerror or error}") from error
+        temporary.unlink(missing_ok=True)
 
 
 def _read_text(path: str | os.PathLike[str], error_type: type[InputError]) -> bytes:
@@ -152,59 +148,110 @@ def _read_text(path: str | os.PathLike[str], error_type: type[InputError]) -> by
 
 def _parse(record: type[Record], text: str | bytes, source: str, error_type: type[InputError]) -> Record:
     """Validate JSON text as a record, translating every finding into one line."""
-    raw = _load_json(text, source, error_type)
-    try:
-        return record.model_validate_json(text)
-    except ValidationError as error:
-        lines = [line for detail in error.errors(include_url=False) for line in _describe(detail, raw, record)]
+    text = _decode(text, source, error_type)
+    lines = list(_find_header_problems(_check_json(text, source, error_type), record))
+    if not any("must be" in line for line in lines):  # what is said of another format's fields would mislead
+        try:
+            with _paused_collector():
+                parsed = record.model_validate_json(text)
+            if not lines:
+                return parsed
+        except ValidationError as error:
+            raw = json.loads(text)
+            lines += [line for detail in error.errors(include_url=False) for line in _describe(detail, raw, record)]
     shown = lines[:_MAX_SHOWN_ERRORS]
     if len(lines) > len(shown):
         shown.append(f"... and {len(lines) - len(shown)} more")
     raise error_type("\n".join(f"{source}: {line}" for line in shown))
 
 
-def _load_json(text: str | bytes, source: str, error_type: type[InputError]) -> Any:
-    """Parse JSON, refusing what parsers pass over in silence: names that stand twice in one object."""
-
-    def refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        content = dict(pairs)
-        if len(content) < len(pairs):
-            names = [name for name, _ in pairs]
-            raise _DuplicateKeyError(next(name for name in names if names.count(name) > 1))
-        return content
-
+def _decode(text: str | bytes, source: str, error_type: type[InputError]) -> str:
+    """Return text without the byte order mark that some editors put first."""
     try:
-        return json.loads(text, object_pairs_hook=refuse_duplicates)
-    except _DuplicateKeyError as error:
-        raise error_type(f"{source}: {error.args[0]!r} must stand once in an object, found it twice") from error
+        return (text if isinstance(text, str) else text.decode("utf-8")).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise error_type(f"{source}: must be UTF-8 text: {error.reason} at byte {error.start}") from error
+
+
+def _check_json(text: str, source: str, error_type: type[InputError]) -> dict[str, Any] | None:
+    """Refuse what is not JSON, and names that stand twice in one object, which parsers pass over in silence.
+
+    Returns the outermost object with None for the objects in it, or None if the text is something else.
+    """
+    outermost: list[tuple[str, Any]] | None = None
+
+    def check_pairs(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal outermost
+        outermost = pairs
+        if len(dict(pairs)) < len(pairs):
+            counts = Counter(name for name, _ in pairs)
+            raise _DuplicateKeyError(next(name for name, count in counts.items() if count > 1))
+
+    try:
+        value = json.loads(text, object_pairs_hook=check_pairs)
+    except _DuplicateKeyError as error:
+        raise error_type(f"{source}: {error.args[0]!r} must stand once in an object, found it twice") from error
     except json.JSONDecodeError as error:
         reason = "is empty" if not text.strip() else f"{error.msg} at line {error.lineno}, column {error.colno}"
         raise error_type(f"{source}: must be JSON: {reason}") from error
     except RecursionError as error:
         raise error_type(f"{source}: must be JSON: it is nested too deeply") from error
-    except ValueError as error:  # a number with more digits than Python converts
-        raise error_type(f"{source}: must be JSON with numbers of sane length: {error}") from error
+    except ValueError as error:
+        raise error_type(f"{source}: must be JSON: it has a number of too many digits") from error
+    return None if outermost is None or value is not None else dict(outermost)
+
+
+def _find_header_problems(content: Mapping[str, Any] | None, record: type[BaseModel]) -> Iterator[str]:
+    """Yield what is wrong with the two fields that say what a file is."""
+    if content is None:
+        return
+    for name in ("format", "version"):
+        expected = record.model_fields[name].default
+        if name not in content:
+            yield f"{name}: is missing"
+        elif type(content[name]) is not type(expected) or content[name] != expected:
+            yield f"{name}: must be {expected!r}, got {_show(content[name])}"
+
+
+@contextlib.contextmanager
+def _paused_collector() -> Iterator[None]:
+    """Pause the collector of cyclic garbage: a large file makes many objects, none of them garbage."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _show(value: Any) -> str:
+    """Return a value as the file spells it, texts in single quotes, shortened."""
+    text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _MAX_SHOWN_VALUE else f"{text[:_MAX_SHOWN_VALUE]}..."
 
 
 def _describe(detail: ErrorDetails, raw: Any, record: type[BaseModel]) -> Iterable[str]:
     """Return the lines that say where a finding is, what is allowed, and what was found."""
-    kind, context = detail["type"], detail.get("ctx", {})
-    if kind == VIOLATIONS:
-        return context["items"]  # type: ignore[no-any-return]
+    kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
     where = _format_location(detail["loc"], raw)
-    if kind == "too_short" and detail["input"]:
-        return ()  # its items are what is wrong, and they are reported
-    if kind == "missing":
-        return (f"{where}: is missing",)
-    if kind == "extra_forbidden":
-        known = ", ".join(_find_record(detail["loc"], record).model_fields)
-        return (f"{where}: is not a known field (known: {known})",)
-    value = repr(detail["input"])
-    if len(value) > _MAX_SHOWN_VALUE:
-        value = f"{value[:_MAX_SHOWN_VALUE]}..."
-    return (f"{where}: {_describe_expectation(kind, context, detail['msg'])}, got {value}",)
+    match kind:
+        case _ if kind == VIOLATIONS:
+            return context["items"]  # type: ignore[no-any-return]
+        case "too_short" if value:
+            return ()  # its items are what is wrong, and they are reported
+        case "missing":
+            return (f"{where}: is missing",)
+        case "extra_forbidden":
+            known = ", ".join(_find_record(detail["loc"], record).model_fields)
+            return (f"{where}: is not a known field (known: {known})",)
+        case "json_invalid":  # what Python's parser takes and pydantic's does not, such as half a surrogate pair
+            return (f"must be JSON: {context['error']}",)
+        case "union_tag_not_found":
+            return (f"{where}.action: is missing",)
+        case "union_tag_invalid":
+            return (f"{where}.action: must be 'keep', 'swap' or 'recompute', got {_show(value['action'])}",)
+    return (f"{where}: {_describe_expectation(kind, context, detail['msg'])}, got {_show(value)}",)
 
 
 def _describe_expectation(kind: str, context: Mapping[str, Any], message: str) -> str:
@@ -222,8 +269,6 @@ def _describe_expectation(kind: str, context: Mapping[str, Any], message: str) -
             return f"must be at most {context['le']}"
         case "literal_error":
             return f"must be {context['expected']}"
-        case "union_tag_invalid" | "union_tag_not_found":
-            return "action must be 'keep', 'swap' or 'recompute'"
         case "string_pattern_mismatch" if "FRB" in context["pattern"]:
             return "must be a slot such as F12, R7 or B7"
         case "string_pattern_mismatch":
@@ -237,6 +282,8 @@ def _format_location(location: tuple[int | str, ...], raw: Any) -> str:
     for step in location:
         if isinstance(raw, dict) and step not in raw and step in _DECISIONS and "action" in raw:
             continue  # pydantic puts the tag of a tagged union into the path
+        if step == "[key]" and not (isinstance(raw, dict) and step in raw):
+            continue  # pydantic puts this at the end of the path if it is the name that is wrong
         if isinstance(step, int):
             raw = raw[step] if isinstance(raw, list) and step < len(raw) else None
             name = raw.get("name") if isinstance(raw, dict) else None

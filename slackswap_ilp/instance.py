@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from typing import Literal, Self
 
@@ -180,6 +181,19 @@ def find_violations(instance: Instance) -> Iterator[str]:
         yield from _find_bad_references(where, "saved", layer.saved, producers, index, index)
     if total_bytes > MAX_BYTES:
         yield f"layers: sizes and gradients must add up to at most {MAX_BYTES} bytes, got {total_bytes}"
+    yield from _find_non_finite("provenance", instance.provenance)
+
+
+def _find_non_finite(where: str, value: JsonValue) -> Iterator[str]:
+    """Yield every number in free JSON that JSON cannot spell."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield f"{where}: must be a finite number, got {json.dumps(value)}"
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _find_non_finite(f"{where}.{name}", item)
+    elif isinstance(value, list):
+        for position, item in enumerate(value):
+            yield from _find_non_finite(f"{where}[{position}]", item)
 
 
 def _find_bad_references(

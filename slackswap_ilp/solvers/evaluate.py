@@ -50,7 +50,9 @@ def evaluate(graph: Graph, actions: Sequence[Action], *, budget_bytes: int) -> E
     Actions of what backward needs in no way are turned into "keep", which costs nothing.
     """
     closure = derive_closure(graph, actions)
-    if any(need is None and action is not Action.KEEP for need, action in zip(closure.need_slots, actions, strict=True)):
+    if any(
+        need is None and action is not Action.KEEP for need, action in zip(closure.need_slots, actions, strict=True)
+    ):
         actions = normalise_actions(graph, actions)
         closure = derive_closure(graph, actions)
     if not is_runnable(graph, closure) or not _is_swappable(graph, actions, closure):

@@ -101,6 +101,4 @@ def add_availability(exact: ExactProgram) -> None:
             for slot, rerun in zip(reader.slots, reader.variables, strict=True):
                 if slot <= slots[-1]:
                     have = [(keep, 1.0), *(term for stair in stairs for term in stair.by(slot))]
-                    program.at_least(
-                        f"available[{activation},L{layer},{exact.name(slot)}]", [*have, (rerun, -1.0)]
-                    )
+                    program.at_least(f"available[{activation},L{layer},{exact.name(slot)}]", [*have, (rerun, -1.0)])

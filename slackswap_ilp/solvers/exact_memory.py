@@ -6,6 +6,8 @@ from slackswap_ilp.slots import backward_slot
 from slackswap_ilp.solvers.exact_model import ExactProgram, Term
 from slackswap_ilp.solvers.program import Variable
 
+Shared = dict[tuple[tuple[tuple[str, float], ...], ...], Variable]
+
 
 def add_memory(exact: ExactProgram) -> None:
     """Keep every slot within the budget; slots that can never exceed it need no row (docs: memory)."""
@@ -15,7 +17,7 @@ def add_memory(exact: ExactProgram) -> None:
     for activation in exact.keep:
         size = graph.sizes[activation] / exact.unit_bytes
         first, last = graph.last_forward_read[activation] + 1, exact.horizon.last_uses[activation]
-        shared: dict[tuple[int, ...], Variable] = {}
+        shared: Shared = {}
         for slot in range(first, last + 1):
             if exact.horizon.is_hot[slot]:
                 rows[slot] += [(term, size * factor) for term, factor in _present(exact, activation, slot, shared)]
@@ -26,7 +28,7 @@ def add_memory(exact: ExactProgram) -> None:
             program.at_most(f"memory[{exact.name(slot)}]", row, limit)
 
 
-def _present(exact: ExactProgram, activation: int, slot: int, shared: dict[tuple[int, ...], Variable]) -> list[Term]:
+def _present(exact: ExactProgram, activation: int, slot: int, shared: Shared) -> list[Term]:
     """Return the terms for an activation occupying memory in a slot after its last forward read.
 
     `shared` has the variables of earlier slots, which serve again while nothing changes.
@@ -51,7 +53,7 @@ def _present(exact: ExactProgram, activation: int, slot: int, shared: dict[tuple
 
 
 def _present_for_reruns(
-    exact: ExactProgram, activation: int, slot: int, coming: list[Term], shared: dict[tuple[int, ...], Variable]
+    exact: ExactProgram, activation: int, slot: int, coming: list[Term], shared: Shared
 ) -> list[Term]:
     """Return the term for being there and read by a layer that runs again from `slot` on (docs: presence).
 
@@ -68,7 +70,7 @@ def _present_for_reruns(
         rows.append([*rebuilt.by(slot), *rebuilt.by(slot - 1, -1.0)])
     if not rows:
         return []
-    key = tuple(hash((variable.name, factor)) for row in rows for variable, factor in row)
+    key = tuple(tuple((variable.name, factor) for variable, factor in row) for row in rows)
     if key not in shared:
         where = f"{activation},{exact.name(slot)}]"
         present = shared[key] = exact.program.variable(f"present[{where}", high=1)

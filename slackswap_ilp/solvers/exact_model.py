@@ -180,9 +180,7 @@ def find_horizon(graph: Graph, triggers: Triggers, budget_bytes: int) -> Horizon
     return Horizon(tuple(need_slots), tuple(last_uses), is_hot, tuple(release_slots), tuple(fetch_slots))
 
 
-def _find_hot_slots(
-    graph: Graph, triggers: Triggers, last_uses: Sequence[int], budget_bytes: int
-) -> tuple[bool, ...]:
+def _find_hot_slots(graph: Graph, triggers: Triggers, last_uses: Sequence[int], budget_bytes: int) -> tuple[bool, ...]:
     """Return, by slot, whether the most memory that any plan can use there is above the budget."""
     n = graph.num_layers
     ledger = Ledger(graph.num_slots)

@@ -4,7 +4,7 @@ Each function below adds one family of variables or constraints; docs/formulatio
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -54,12 +54,31 @@ class FluidProgram:
     change: dict[int, list[Term]] = field(default_factory=lambda: defaultdict(list))
 
 
-def make_fluid_program(graph: Graph, *, budget_bytes: int | None, window: int | None) -> FluidProgram:
-    """Build the fluid program; a budget of None minimises the memory needed instead of the step time."""
-    fluid = FluidProgram(graph, budget_bytes, find_triggers(graph, window=window), Program("fluid"), find_scale(graph))
+def make_fluid_program(
+    graph: Graph,
+    *,
+    budget_bytes: int | None,
+    window: int | None,
+    is_closed: bool = False,
+) -> FluidProgram:
+    """Build the fluid program; a budget of None minimises the memory needed instead of the step time.
+
+    Parameters
+    ----------
+    window
+        How far chains of layers that run again are followed, see `find_triggers`; None for as far as they go.
+    is_closed
+        What holds beyond the window. If false, anything: a relaxation, whose optimum no plan is below. If true, chains
+        must end within it: a restriction, whose solutions stand for plans.
+    """
+    fluid = FluidProgram(
+        graph, budget_bytes, find_triggers(graph, window=window, is_cut=is_closed), Program("fluid"), find_scale(graph)
+    )
     add_actions(fluid)
     add_reruns(fluid)
     add_availability(fluid)
+    if is_closed:
+        close_window(fluid)
     add_presence(fluid)
     add_time(fluid)
     add_swap_out(fluid)
@@ -100,7 +119,8 @@ def add_reruns(fluid: FluidProgram) -> None:
             _add_staircase(program, f"rebuilt_stays[{activation}", rebuilt, own)
             for trigger in own:
                 program.at_most(
-                    f"rebuilt_by_rerun[{activation},R{trigger}]", ((rebuilt[trigger], 1), (stairs[trigger], -1))
+                    f"rebuilt_by_rerun[{activation},R{trigger}]",
+                    [(rebuilt[trigger], 1.0), (stairs[trigger], -1.0)],
                 )
 
 
@@ -128,16 +148,45 @@ def add_availability(fluid: FluidProgram) -> None:
             needed[triggers[-1]] = swap
             _add_staircase(program, f"needed_stays[{activation}", needed, triggers)
         fluid.needed[activation] = needed
+        covered: dict[int, int] = {}
         for trigger in triggers:
             have = [(keep, 1.0)]
             have += [(stairs[trigger], 1.0) for stairs in (rebuilt, needed) if trigger in stairs]
             if savers and trigger == savers[-1]:
                 program.at_least(f"saved[{activation}]", have, 1)
                 continue
-            for reader in graph.readers[activation]:
-                rerun = fluid.rerun.get(reader, {})
-                if trigger in rerun:
-                    program.at_least(f"available[{activation},L{reader},R{trigger}]", [*have, (rerun[trigger], -1.0)])
+            for reader, at in _find_reruns_by(fluid, activation, trigger):
+                if covered.get(reader) != at:
+                    covered[reader] = at
+                    row = [*have, (fluid.rerun[reader][at], -1.0)]
+                    program.at_least(f"available[{activation},L{reader},R{trigger}]", row)
+
+
+def _find_reruns_by(fluid: FluidProgram, activation: int, trigger: int) -> Iterator[tuple[int, int]]:
+    """Yield, for every reader that may run again, its last trigger whose stretch ends by `trigger`, if it has one."""
+    for reader in fluid.graph.readers[activation]:
+        by = [at for at in fluid.rerun.get(reader, ()) if at >= trigger]
+        if by:
+            yield reader, by[-1]
+
+
+def close_window(fluid: FluidProgram) -> None:
+    """Let nothing be rebuilt before its window: a reader that runs again then finds it kept or swapped.
+
+    (docs: closed window)
+    """
+    graph, program = fluid.graph, fluid.program
+    for activation, keep in fluid.keep.items():
+        own = set(fluid.triggers.of_activation[activation])
+        savers = graph.savers[activation]
+        first_save = savers[-1] if savers else -1
+        there = [(keep, 1.0)]
+        if activation in fluid.swap:
+            there.append((fluid.swap[activation], 1.0))
+        for reader in graph.readers[activation]:
+            for trigger, rerun in fluid.rerun.get(reader, {}).items():
+                if trigger > first_save and trigger not in own:
+                    program.at_least(f"closed[{activation},L{reader},R{trigger}]", [*there, (rerun, -1.0)])
 
 
 def add_presence(fluid: FluidProgram) -> None:
@@ -155,72 +204,78 @@ def add_presence(fluid: FluidProgram) -> None:
         if activation in fluid.swap:
             present.append((fluid.swap[activation], size))
         _add_change(fluid, graph.last_forward_read[activation] + 1, present, 1)
-        rebuilt = fluid.rebuilt.get(activation, {})
-        previous = None
-        for trigger in triggers:
-            if trigger in rebuilt:
-                step = [(rebuilt[trigger], size)] + ([(rebuilt[previous], -size)] if previous is not None else [])
-                _add_change(fluid, recompute_slot(trigger, n), step, 1)
-                previous = trigger
         savers = graph.savers[activation]
         if savers:
-            if previous is not None:
-                present.append((rebuilt[previous], size))
+            rebuilt = fluid.rebuilt.get(activation, {})
+            for trigger, step in _steps(rebuilt, size):
+                _add_change(fluid, recompute_slot(trigger, n), step, 1)
+            if rebuilt:
+                present.append((rebuilt[triggers[-1]], size))
             _add_change(fluid, backward_slot(savers[0], n) + 1, present, -1)
-        _add_extension(fluid, activation)
+        _hold_for_reruns(fluid, activation)
 
 
-def _add_extension(fluid: FluidProgram, activation: int) -> None:
-    """Keep an activation present through the last recompute that reads it, past the last backward that does."""
+def _steps(stairs: Mapping[int, Variable], factor: float) -> Iterator[tuple[int, list[Term]]]:
+    """Yield, by trigger, the terms for what a staircase rises there."""
+    previous: list[Term] = []
+    for trigger, variable in stairs.items():
+        yield trigger, [(variable, factor), *previous]
+        previous = [(variable, -factor)]
+
+
+def _hold_for_reruns(fluid: FluidProgram, activation: int) -> None:
+    """Keep an activation present through the last recompute that reads it, past the last backward that does.
+
+    One that no backward saves hands over to what is held here after the recompute slot that first needs it.
+    """
     graph, program = fluid.graph, fluid.program
     n = graph.num_layers
     savers = graph.savers[activation]
     readers = {layer: fluid.rerun[layer] for layer in graph.readers[activation] if layer in fluid.rerun}
-    own = fluid.triggers.of_activation[activation]
-    times = list(own)
-    if savers:
-        later = {trigger for stairs in readers.values() for trigger in stairs if trigger < savers[0]}
-        times = sorted(later, reverse=True)
     size = graph.sizes[activation] / fluid.scale.bytes_per_unit
-    sources = [stairs for stairs in (fluid.rebuilt.get(activation), fluid.needed[activation]) if stairs]
-    for index, trigger in enumerate(times):
-        earlier = times[index - 1] if index else None
-        if savers or index:
-            held = program.variable(f"held[{activation},R{trigger}]", high=1)
-            for layer, stairs in readers.items():
-                if trigger not in stairs:
-                    continue
-                # What the reader does from this trigger on, less what comes back only from this trigger on.
-                terms = [(held, 1.0), *_rise(stairs, earlier, -1.0)]
-                if not savers:
-                    for source in sources:
-                        terms += _rise(source, earlier, 1.0)
-                program.at_least(f"held_for_rerun[{activation},L{layer},R{trigger}]", terms)
-            start = backward_slot(savers[0], n) if index == 0 else recompute_slot(times[index - 1], n)
-            _add_change(fluid, start + 1, [(held, size)], 1)
-            _add_change(fluid, recompute_slot(trigger, n) + 1, [(held, size)], -1)
-        if not savers:
-            _hand_over(fluid, activation, trigger, earlier)
+    end = backward_slot(savers[0], n) if savers else graph.last_forward_read[activation]
+    reads = {
+        layer: {trigger: recompute_slot(fluid.triggers.starts_of_layer[layer][trigger], n) for trigger in stairs}
+        for layer, stairs in readers.items()
+    }
+    is_kept = not savers
+    for first_read in sorted({slot for slots in reads.values() for slot in slots.values() if slot > end}):
+        start, end = end, first_read
+        if is_kept:
+            _add_change(fluid, end + 1, [(fluid.keep[activation], size)], -1)
+            is_kept = False
+            continue
+        held = program.variable(f"held[{activation},{_name(fluid, end)}]", high=1)
+        for layer, stairs in readers.items():
+            # What the reader certainly does from here on, less what may come back only from here on.
+            terms = [(held, 1.0), *_rise(stairs, [t for t, slot in reads[layer].items() if slot < end], -1.0)]
+            for source in (fluid.rebuilt.get(activation), fluid.needed[activation]) if not savers else ():
+                if source:
+                    terms += _rise(source, [t for t in source if recompute_slot(t, n) <= start], 1.0)
+            program.at_least(f"held_for_rerun[{activation},L{layer},{_name(fluid, end)}]", terms)
+        _add_change(fluid, start + 1, [(held, size)], 1)
+        _add_change(fluid, end + 1, [(held, size)], -1)
+    if not savers:
+        _pass_through(fluid, activation)
 
 
-def _hand_over(fluid: FluidProgram, activation: int, trigger: int, earlier: int | None) -> None:
-    """Let `held` account for an activation that no backward saves, once a recompute slot has needed it."""
+def _pass_through(fluid: FluidProgram, activation: int) -> None:
+    """Let what was rebuilt or swapped in for a recompute only be present in that very slot."""
+    n = fluid.graph.num_layers
     size = fluid.graph.sizes[activation] / fluid.scale.bytes_per_unit
-    leaving: list[Term] = [] if earlier is not None else [(fluid.keep[activation], size)]
-    for stairs in (fluid.rebuilt.get(activation), fluid.needed[activation]):
-        if stairs:
-            leaving.append((stairs[trigger], size))
-            if earlier is not None:
-                leaving.append((stairs[earlier], -size))
-    _add_change(fluid, recompute_slot(trigger, fluid.graph.num_layers) + 1, leaving, -1)
+    starts = fluid.triggers.starts_of_activation[activation]
+    for trigger, step in _steps(fluid.rebuilt.get(activation, {}), size):
+        if starts[trigger] == trigger:
+            _add_change(fluid, recompute_slot(trigger, n), step, 1)
+            _add_change(fluid, recompute_slot(trigger, n) + 1, step, -1)
+    for trigger, step in _steps(fluid.needed[activation], size):
+        _add_change(fluid, recompute_slot(starts[trigger], n) + 1, step, -1)
 
 
-def _rise(stairs: Mapping[int, Variable], before: int | None, factor: float) -> list[Term]:
-    """Return the terms for what a staircase rises after trigger `before` (None: from the start)."""
-    triggers = list(stairs)
-    terms = [(stairs[triggers[-1]], factor)]
-    past = [trigger for trigger in triggers if before is not None and trigger >= before]
-    return [*terms, (stairs[past[-1]], -factor)] if past else terms
+def _rise(stairs: Mapping[int, Variable], past: Sequence[int], factor: float) -> list[Term]:
+    """Return the terms for what a staircase rises after the triggers in `past`, the first ones of it."""
+    top = list(stairs.values())[-1]
+    return [(top, factor), (stairs[past[-1]], -factor)] if past else [(top, factor)]
 
 
 def _add_change(fluid: FluidProgram, slot: int, terms: Sequence[Term], sign: int) -> None:
@@ -237,7 +292,8 @@ def add_time(fluid: FluidProgram) -> None:
     cost: list[Term] = [(stall, 1.0) for stall in fluid.stall]
     for layer, stairs in fluid.rerun.items():
         last = fluid.triggers.of_layer[layer][-1]
-        cost.append((stairs[last], graph.forward_seconds[layer] / fluid.scale.seconds_per_unit))
+        seconds = graph.forward_seconds[layer] / fluid.scale.seconds_per_unit
+        cost.append((stairs[last], seconds))
     program.minimise(cost)
 
 
@@ -258,9 +314,11 @@ def _compute_terms(fluid: FluidProgram) -> tuple[list[float], dict[int, list[Ter
         cost = graph.forward_seconds[layer] / fluid.scale.seconds_per_unit
         previous = None
         for trigger, variable in stairs.items():
-            reruns[recompute_slot(trigger, n)].append((variable, cost))
+            # A stretch's time counts where it starts: that gives transfers no less time than the plan would.
+            slot = recompute_slot(fluid.triggers.starts_of_layer[layer][trigger], n)
+            reruns[slot].append((variable, cost))
             if previous is not None:
-                reruns[recompute_slot(trigger, n)].append((previous, -cost))
+                reruns[slot].append((previous, -cost))
             previous = variable
     return fixed, reruns
 
@@ -399,14 +457,13 @@ def _add_workspaces(fluid: FluidProgram) -> dict[int, Variable]:
     workspaces: dict[int, Variable] = {}
     for layer, stairs in fluid.rerun.items():
         size = graph.forward_workspace[layer] / fluid.scale.bytes_per_unit
-        previous: list[Term] = []
-        for trigger, variable in stairs.items() if size else ():
-            slot = recompute_slot(trigger, graph.num_layers)
-            if slot not in workspaces:
-                workspaces[slot] = program.variable(f"workspace[R{trigger}]")
-            row = [(workspaces[slot], 1.0), (variable, -size), *previous]
-            program.at_least(f"workspace_of[{layer},R{trigger}]", row)
-            previous = [(variable, size)]
+        starts = fluid.triggers.starts_of_layer[layer]
+        for trigger, step in _steps(stairs, -size) if size else ():
+            if starts[trigger] == trigger:
+                slot = recompute_slot(trigger, graph.num_layers)
+                if slot not in workspaces:
+                    workspaces[slot] = program.variable(f"workspace[R{trigger}]")
+                program.at_least(f"workspace_of[{layer},R{trigger}]", [(workspaces[slot], 1.0), *step])
     return workspaces
 
 

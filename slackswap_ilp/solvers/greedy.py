@@ -155,4 +155,3 @@ class LinkSlack:
         for layer in ins:
             self._in_left[layer] -= swap_in
         return True
-

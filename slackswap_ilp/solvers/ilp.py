@@ -1,2 +1,4 @@
 """x."""
+
+
 def solve_ilp(problem, options, monitor): ...

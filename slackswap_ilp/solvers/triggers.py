@@ -1,5 +1,6 @@
 """When a layer can run again: the recompute slots at which something that depends on it is first required."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from slackswap_ilp.analysis import Graph
@@ -9,24 +10,28 @@ from slackswap_ilp.analysis import Graph
 class Triggers:
     """The recompute slots, named by their layers, at which things can first be required in backward.
 
-    All tuples descend: backward runs from high layers to low ones, so they are in order of time.
+    All tuples descend: backward runs from high layers to low ones, so they are in order of time. A trigger i may stand
+    for a stretch of them, from `starts` i' through i: what happens by Ri may have happened at any Rj of that stretch.
 
     Attributes
     ----------
     of_layer
         By layer, the i at whose Ri it can run again.
+    starts_of_layer
+        By layer and trigger, where the stretch that it stands for starts; the trigger itself if it stands for one slot.
     of_activation
         By activation, the i at whose Ri or Bi it can first be required.
-    is_cut
-        Whether some were left out because they lie before the window.
+    starts_of_activation
+        By activation and trigger, where the stretch that it stands for starts.
     """
 
     of_layer: tuple[tuple[int, ...], ...]
+    starts_of_layer: tuple[Mapping[int, int], ...]
     of_activation: tuple[tuple[int, ...], ...]
-    is_cut: bool
+    starts_of_activation: tuple[Mapping[int, int], ...]
 
 
-def find_triggers(graph: Graph, *, window: int | None) -> Triggers:
+def find_triggers(graph: Graph, *, window: int | None, is_cut: bool = False) -> Triggers:
     """Find the triggers of every layer and activation.
 
     An activation is first required where it is saved last, or earlier (at a higher i) by a reader that runs again.
@@ -34,28 +39,59 @@ def find_triggers(graph: Graph, *, window: int | None) -> Triggers:
     Parameters
     ----------
     window
-        How many layers triggers may lie before the first backward that saves something of the layer; None for all.
-        Leaving triggers out drops constraints, so what is minimised with them is still a lower bound.
+        How many layers before the first backward that saves something of the layer every single trigger is told apart;
+        None for all.
+    is_cut
+        Whether triggers beyond the window are left out; else they are merged into ever longer stretches.
     """
-    n = graph.num_layers
-    of_layer: list[tuple[int, ...]] = [()] * n
-    of_activation: list[tuple[int, ...]] = [()] * graph.num_activations
-    is_cut = False
-    for layer in range(n - 1, -1, -1):
-        mine: set[int] = set()
+    of_layer: list[dict[int, int]] = [{} for _ in range(graph.num_layers)]
+    of_activation: list[dict[int, int]] = [{} for _ in range(graph.num_activations)]
+    for layer in reversed(range(graph.num_layers)):
         for activation in graph.outputs[layer]:
+            readers = (of_layer[reader] for reader in graph.readers[activation])
             savers = graph.savers[activation]
-            first_save = savers[-1] if savers else -1
-            required = {trigger for reader in graph.readers[activation] for trigger in of_layer[reader]}
-            required = {trigger for trigger in required if trigger > first_save}
-            if window is not None:
-                edge = (first_save if savers else min(required, default=0)) + window
-                is_cut = is_cut or any(trigger > edge for trigger in required)
-                required = {trigger for trigger in required if trigger <= edge}
-            if savers:
-                required.add(first_save)
-            of_activation[activation] = tuple(sorted(required, reverse=True))
-            mine |= required
+            of_activation[activation] = _require(readers, savers[-1] if savers else None, window, is_cut)
         if graph.recomputable[layer]:
-            of_layer[layer] = tuple(sorted(mine, reverse=True))
-    return Triggers(tuple(of_layer), tuple(of_activation), is_cut)
+            of_layer[layer] = _merge(of_activation[activation] for activation in graph.outputs[layer])
+    return Triggers(
+        tuple(map(tuple, of_layer)), tuple(of_layer), tuple(map(tuple, of_activation)), tuple(of_activation)
+    )
+
+
+def _merge(stretches: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    """Return the triggers of several, in order of time."""
+    merged: dict[int, int] = {}
+    for starts in stretches:
+        for trigger, start in starts.items():
+            merged[trigger] = max(start, merged.get(trigger, start))
+    return dict(sorted(merged.items(), reverse=True))
+
+
+def _require(
+    readers: Iterable[Mapping[int, int]], first_save: int | None, window: int | None, is_cut: bool
+) -> dict[int, int]:
+    """Return the triggers of an activation from those of its readers and the first backward that saves it.
+
+    Beyond the window the triggers that remain are multiples of growing powers of two, so that the stretches of
+    different activations end at the same places.
+    """
+    merged = _merge(readers)
+    required = {t: start for t, start in merged.items() if first_save is None or t > first_save}
+    if not required and first_save is None:
+        return {}
+    last = min(required) if first_save is None else first_save
+    required.setdefault(last, last)
+    kept: dict[int, int] = {}
+    pending: int | None = None
+    for trigger, start in required.items():
+        distance = trigger - last
+        if window is not None and distance > window:
+            step = 1 << ((distance - 1) // window).bit_length()
+            if is_cut:
+                continue
+            if trigger % step:
+                pending = start if pending is None else max(pending, start)
+                continue
+        kept[trigger] = start if pending is None else max(pending, start)
+        pending = None
+    return kept

@@ -1,0 +1,1 @@
+"""Presentation: results, replays and catalogues as renderables of rich."""
