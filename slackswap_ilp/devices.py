@@ -8,7 +8,8 @@ Link rates are what pinned copies reach in practice, per direction, not the spec
 x16 and 25 GB/s on PCIe 4.0 x16 (measured peaks, https://github.com/ZaidQureshi/bam/issues/54; 25.1 GB/s on an A100,
 https://github.com/NVIDIA/nvbandwidth/issues/42), and on PCIe 5.0 x16 53 GB/s out of the device
 (https://github.com/NVIDIA/nvbandwidth/issues/24; the rate into it is taken to be the same). Some hosts do worse when
-both directions run at once (https://github.com/NVIDIA/nvbandwidth/issues/53): plan for such a host with a device of your own.
+both directions run at once (https://github.com/NVIDIA/nvbandwidth/issues/53): plan for such a host with a device of
+your own.
 """
 
 import math

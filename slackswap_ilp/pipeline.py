@@ -144,7 +144,7 @@ def check_options(*, gap: float, time_limit_seconds: float | None, backend: str)
     """
     if not 0 <= gap < 1:
         raise OptionError(f"gap: must be at least 0 and below 1, got {gap}")
-    if time_limit_seconds is not None and not 0 < time_limit_seconds <= 1e9: 
+    if time_limit_seconds is not None and not 0 < time_limit_seconds <= 1e9:
         raise OptionError(f"time limit: must be a positive number of seconds, got {time_limit_seconds}")
     if backend not in BACKENDS:
         raise OptionError(f"backend: must be one of {', '.join(BACKENDS)}, got {backend!r}")

@@ -171,7 +171,9 @@ def generate(
         write_stdout(format_instance(instance))
         return
     write_instance(output, instance)
-    write_stdout(f"{show_name(str(output))}: wrote instance {show_name(instance.name)}, {_describe_instance(instance)}\n")
+    write_stdout(
+        f"{show_name(str(output))}: wrote instance {show_name(instance.name)}, {_describe_instance(instance)}\n"
+    )
 
 
 def schema(

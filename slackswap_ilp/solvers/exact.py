@@ -36,7 +36,6 @@ _HIGHS_OPTIONS: Final = {"presolve": "off", "mip_allow_restart": False}
 """HiGHS 1.16's presolve calls some feasible programs infeasible (one in a thousand random graphs); without it these
 programs solve no slower."""
 
-_MILLISECOND: Final = 1e-3
 _MOST_TRIES: Final = 5
 
 
@@ -133,7 +132,7 @@ def solve_exact(
     Parameters
     ----------
     limits
-        Its gap is in milliseconds.
+        Its gap is in seconds.
     start_plan
         A plan that fits, to start from.
     on_progress
@@ -156,7 +155,7 @@ def solve_exact(
         answer = solve_program(
             exact.program,
             backend=backend,
-            limits=replace(limits, gap=limits.gap * _MILLISECOND / exact.unit_seconds),
+            limits=replace(limits, gap=limits.gap / exact.unit_seconds),
             start=_find_start(exact, start_plan) if start_plan is not None else None,
             on_progress=_translate(exact, on_progress) if on_progress is not None else None,
             options=_HIGHS_OPTIONS,

@@ -1,5 +1,6 @@
 """Local search on actions: closes most of what rounding a relaxation leaves open."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -58,6 +59,43 @@ def improve(search: Search, start: Evaluation) -> Evaluation:
                 if found.step_seconds is not None:
                     search.monitor.report(step_seconds=found.step_seconds)
     return best
+
+
+def repair(search: Search, start: Evaluation) -> Evaluation:
+    """Change the actions of what fills the fullest slot, one at a time, until all fits or nothing helps.
+
+    Each step takes, of the changes that lower the overflow, the one that adds the least recompute time per byte.
+    """
+    best = start
+    evaluations = 0
+    while best.step_seconds is None and not search.is_done(best, evaluations):
+        chosen: Evaluation | None = None
+        lowest = math.inf
+        for activation, action in _find_moves(search, best):
+            if search.is_done(best, evaluations):
+                break
+            evaluations += 1
+            actions = list(best.actions)
+            actions[activation] = action
+            found = evaluate(search.graph, actions, budget_bytes=search.budget_bytes)
+            if found is None or found.overflow_bytes >= best.overflow_bytes:
+                continue
+            price = _find_price(search.graph, best, found)
+            if price < lowest:
+                chosen, lowest = found, price
+        if chosen is None:
+            return best
+        best = chosen
+    return best
+
+
+def _find_price(graph: Graph, before: Evaluation, after: Evaluation) -> float:
+    """Return the seconds of recompute and link time that a change adds per byte of overflow that it takes away."""
+    seconds = after.closure.recompute_seconds(graph) - before.closure.recompute_seconds(graph)
+    for number, (old, new) in enumerate(zip(before.actions, after.actions, strict=True)):
+        if old is not new:
+            seconds += graph.swap_out_seconds(number) * ((new is Action.SWAP) - (old is Action.SWAP))
+    return seconds / (before.overflow_bytes - after.overflow_bytes)
 
 
 def _find_moves(search: Search, best: Evaluation) -> Iterator[tuple[int, Action]]:

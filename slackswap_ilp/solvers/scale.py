@@ -1,4 +1,4 @@
-"""The units that programs are written in: solvers' tolerances are absolute, so numbers must be neither huge nor tiny."""
+"""The units of programs: tolerances of solvers are absolute, so numbers must be neither huge nor tiny."""
 
 from dataclasses import dataclass
 from typing import Final
