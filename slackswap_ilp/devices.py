@@ -21,6 +21,9 @@ from slackswap_ilp.errors import OptionError
 from slackswap_ilp.instance import Device
 from slackswap_ilp.units import GIB, MIB
 
+DEFAULT_DEVICE: Final = "a100-40gb"
+"""The GPU that models are generated for unless another is named."""
+
 TRANSFER_LATENCY_SECONDS: Final = 10e-6
 """What an asynchronous pinned copy takes beside its bytes: launch, engine start and event, in round numbers."""
 

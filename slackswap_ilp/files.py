@@ -271,8 +271,10 @@ def _describe_expectation(kind: str, context: Mapping[str, Any], message: str) -
             return f"must be {context['expected']}"
         case "string_pattern_mismatch" if "FRB" in context["pattern"]:
             return "must be a slot such as F12, R7 or B7"
+        case "string_pattern_mismatch" if "sha256" in context["pattern"]:
+            return "must be 'sha256:' and 64 hexadecimal digits"
         case "string_pattern_mismatch":
-            return f"must match {context['pattern']}"
+            return "must not have control characters"
     return _EXPECTED.get(kind, message)
 
 

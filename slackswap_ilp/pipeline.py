@@ -84,7 +84,7 @@ def solve(
     if is_cancelled is not None:
         monitor.is_cancelled = is_cancelled
     claim = solve_problem(Problem(graph, budget_bytes), options, monitor)
-    case = _Case(instance, graph, solver, budget_bytes, options, claim)
+    case = _Case(instance, graph, solver, budget_bytes, options, monitor.is_cancelled, claim)
     return case.judge(runtime_seconds=time.monotonic() - started, is_interrupted=monitor.is_cancelled())
 
 
@@ -186,6 +186,7 @@ class _Case:
     solver: str
     budget_bytes: int
     options: SolveOptions
+    is_cancelled: Callable[[], bool]
     claim: Claim
 
     def judge(self, *, runtime_seconds: float, is_interrupted: bool) -> Result:
@@ -240,7 +241,7 @@ class _Case:
 
     def _explain_nothing(self, runtime_seconds: float, is_interrupted: bool) -> Result:
         """Say why there is no plan, and at which budget there would be one."""
-        limits = find_budget_limits(self.graph, backend=self.options.backend)
+        limits = find_budget_limits(self.graph, backend=self.options.backend, is_cancelled=self.is_cancelled)
         is_infeasible = self.claim.is_infeasible or limits.necessary_bytes > self.budget_bytes
         least = f"no plan of this kind fits into less than {limits.necessary_bytes} bytes"
         least += f" ({format_bytes(limits.necessary_bytes)}), proven"
@@ -298,8 +299,10 @@ def _share_bound(group: Sequence[Result], gap: float) -> list[Result]:
     shared = []
     for result in group:
         if result.step_seconds is None:
-            status = Status.INFEASIBLE if is_infeasible else result.status
-            shared.append(_change(result, status=status))
+            if is_infeasible and result.status is not Status.INFEASIBLE:
+                message = next(other.message for other in group if other.status is Status.INFEASIBLE)
+                result = _change(result, status=Status.INFEASIBLE, message=message, bound_seconds=None)
+            shared.append(result)
             continue
         bound = min(max(bounds), result.step_seconds)
         gap_ratio = _find_gap(result.step_seconds, bound)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from slackswap_ilp.slots import SLOT_PATTERN
-from slackswap_ilp.units import Bytes, Name
+from slackswap_ilp.units import Name, PositiveBytes
 
 SlotName = Annotated[str, Field(strict=True, pattern=SLOT_PATTERN)]
 
@@ -76,7 +76,7 @@ class Plan(_Record):
     version: Literal[1] = 1
     instance: Name
     instance_digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = None
-    budget_bytes: Bytes | None = None
+    budget_bytes: PositiveBytes | None = None
     activations: dict[Name, Decision]
 
 

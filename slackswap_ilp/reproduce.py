@@ -14,7 +14,6 @@ from slackswap_ilp.pipeline import DEFAULT_GAP, DEFAULT_TIME_LIMIT_SECONDS, OnPr
 from slackswap_ilp.result import Result
 
 SOURCE: Final = "arXiv 2610.13003"
-DEVICE: Final = "a100-40gb"
 BUDGET: Final = "50%"
 SOLVERS: Final = ("greedy", "ilp")
 
@@ -36,7 +35,7 @@ class Workload:
 
     def make_instance(self) -> Instance:
         """Generate the workload at operator level, on the paper's device."""
-        return generate(self.model, device=DEVICE, granularity="operator")
+        return generate(self.model)
 
 
 WORKLOADS: Final = (Workload("bert-large", 0.963), Workload("gpt2-xl", 0.976), Workload("llama-7b", 0.996))

@@ -57,7 +57,7 @@ def parse_slot(name: str, num_layers: int) -> int | None:
     >>> parse_slot("B1", 2), parse_slot("B2", 2)
     (3, None)
     """
-    if not _SLOT.match(name) or int(name[1:]) >= num_layers:
+    if not _SLOT.fullmatch(name) or int(name[1:]) >= num_layers:
         return None
     layer = int(name[1:])
     if name[0] == "F":

@@ -3,9 +3,10 @@
 import math
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from slackswap_ilp.errors import OptionError
 
@@ -15,16 +16,25 @@ MAX_BYTES: Final = 2**60
 SECONDS_TOLERANCE: Final = 1e-9
 """Relative tolerance at which two times count as equal; bytes always compare exactly."""
 
+MIN_BYTES_PER_SECOND: Final = 1e-6
+"""Smallest bandwidth, so that a transfer's time stays finite."""
+
+NAME_PATTERN: Final = r"^[^\x00-\x1f\x7f-\x9f]*$"
+"""Names have no control characters: they end up on terminals and in tables."""
+
 KIB: Final = 2**10
 MIB: Final = 2**20
 GIB: Final = 2**30
 
 Bytes = Annotated[int, Field(strict=True, ge=0, le=MAX_BYTES)]
 PositiveBytes = Annotated[int, Field(strict=True, gt=0, le=MAX_BYTES)]
-Seconds = Annotated[float, Field(strict=True, ge=0, le=1e9, allow_inf_nan=False)]
-BytesPerSecond = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-Name = Annotated[str, Field(strict=True, min_length=1)]
+Seconds = Annotated[float, Field(strict=True, ge=0, le=1e9, allow_inf_nan=False), AfterValidator(abs)]
+"""A duration; a negative zero counts, and is written, as zero."""
 
+BytesPerSecond = Annotated[float, Field(strict=True, ge=MIN_BYTES_PER_SECOND, allow_inf_nan=False)]
+Name = Annotated[str, Field(strict=True, min_length=1, pattern=NAME_PATTERN)]
+
+_MAX_RATIO: Final = 1000
 _UNITS: Final = {
     "": 1,
     "b": 1,
@@ -37,8 +47,9 @@ _UNITS: Final = {
     "gb": 10**9,
     "tb": 10**12,
 }
-_QUANTITY: Final = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*")
-_PERCENTAGE: Final = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*%\s*")
+_NUMBER: Final = r"([0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})"
+_QUANTITY: Final = re.compile(rf"\s*{_NUMBER}\s*([a-zA-Z]*)\s*")
+_PERCENTAGE: Final = re.compile(rf"\s*{_NUMBER}\s*%\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +61,12 @@ class Budget:
     num_bytes
         The budget in bytes, or None if it is stated as a share.
     ratio
-        The budget as a share of the keep-all peak, or None if it is stated in bytes.
+        The budget as a share of the keep-all peak, or None if it is stated in bytes. A float counts as the decimal
+        number that it prints as, so that 0.29 of 100 bytes is 29 bytes.
     """
 
     num_bytes: int | None = None
-    ratio: float | None = None
+    ratio: Fraction | float | None = None
 
     def __post_init__(self) -> None:
         """Refuse a budget that is stated in both ways or in neither."""
@@ -62,15 +74,18 @@ class Budget:
             raise OptionError("budget: must be given either in bytes or as a share of the peak")
         if self.num_bytes is not None and not 0 < self.num_bytes <= MAX_BYTES:
             raise OptionError(f"budget: must be from 1 to {MAX_BYTES} bytes, got {self.num_bytes}")
-        if self.ratio is not None and not (math.isfinite(self.ratio) and 0 < self.ratio <= 1000):
-            raise OptionError(f"budget: must be above 0 % of the peak and finite, got {self.ratio:.6g}")
+        if self.ratio is not None and not 0 < self.ratio <= _MAX_RATIO:
+            share = float(self.ratio) * 100
+            raise OptionError(
+                f"budget: must be above 0 % and at most {100 * _MAX_RATIO} % of the peak, got {share:.6g} %"
+            )
 
     def in_bytes(self, peak_bytes: int) -> int:
         """Return the budget in bytes, rounded down, given the keep-all peak it may be a share of."""
         if self.num_bytes is not None:
             return self.num_bytes
         assert self.ratio is not None
-        return math.floor(self.ratio * peak_bytes)
+        return math.floor(Fraction(str(self.ratio)) * peak_bytes)
 
 
 def parse_bytes(text: str) -> int:
@@ -87,8 +102,7 @@ def parse_bytes(text: str) -> int:
         raise OptionError(
             f"size: must be a number of bytes or one with a unit (KiB, MiB, GiB, KB, MB, GB), got {text!r}"
         )
-    number = match.group(1)
-    return int(number) * unit if number.isdigit() else math.floor(float(number) * unit)
+    return math.floor(Fraction(match.group(1)) * unit)
 
 
 def parse_budget(text: str) -> Budget:
@@ -103,7 +117,7 @@ def parse_budget(text: str) -> Budget:
     """
     match = _PERCENTAGE.fullmatch(text)
     if match:
-        return Budget(ratio=float(match.group(1)) / 100)
+        return Budget(ratio=Fraction(match.group(1)) / 100)
     try:
         return Budget(num_bytes=parse_bytes(text))
     except OptionError as error:

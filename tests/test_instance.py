@@ -141,7 +141,7 @@ def test_instance_reports_every_inconsistency_at_once() -> None:
         (lambda: Layer(name="a", forward_seconds=True, backward_seconds=0), "valid number"),
         (lambda: Layer(name="a", forward_seconds="1", backward_seconds=0), "valid number"),  # type: ignore[arg-type]
         (lambda: Layer(name="a", forward_seconds=1, backward_seconds=0, speed=1), "not permitted"),  # type: ignore[call-arg]
-        (lambda: Device(**{**dict(DEVICE), "swap_in_bytes_per_second": 0.0}), "greater than 0"),
+        (lambda: Device(**{**dict(DEVICE), "swap_in_bytes_per_second": 0.0}), "greater than or equal to"),
         (lambda: make_instance(*SMALL.layers, provenance={"a": {"b": [0.5, float("inf")]}}), "finite number"),
     ],
 )
@@ -283,3 +283,18 @@ def test_digest_is_that_of_equals(instance: Instance) -> None:
     """Equal instances have equal digests, and a digest has the form that plans accept."""
     assert Instance.model_validate(dict(instance)).digest == instance.digest
     assert re.fullmatch("sha256:[0-9a-f]{64}", instance.digest)
+
+
+def test_negative_zero_counts_as_zero() -> None:
+    """A duration of -0.0 is zero, and makes no other digest."""
+    zero, negative = (
+        Instance(name="net", device=DEVICE, layers=(Layer(name="l", forward_seconds=value, backward_seconds=1.0),))
+        for value in (0.0, -0.0)
+    )
+    assert zero.digest == negative.digest
+
+
+def test_names_have_no_control_characters() -> None:
+    """An escape sequence in a name would reach the terminal."""
+    with pytest.raises(ValidationError, match="should match pattern"):
+        Activation(name="\x1b[2J", size_bytes=1)

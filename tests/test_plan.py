@@ -67,7 +67,7 @@ def test_plan_is_frozen() -> None:
         (lambda: Plan(instance="", activations={}), "at least 1 character"),
         (lambda: Plan(instance="net", activations={"": KEEP}), "at least 1 character"),
         (lambda: Plan(instance="net", activations={"x": "keep"}), "activations.x"),  # type: ignore[dict-item]
-        (lambda: Plan(instance="net", activations={}, budget_bytes=-1), "greater than or equal to 0"),
+        (lambda: Plan(instance="net", activations={}, budget_bytes=-1), "greater than 0"),
         (lambda: Plan(instance="net", activations={}, budget_bytes=True), "valid integer"),
         (lambda: Plan(instance="net", activations={}, instance_digest=DIGEST[:-1]), "should match pattern"),
         (lambda: Plan(instance="net", activations={}, instance_digest=DIGEST.upper()), "should match pattern"),

@@ -80,3 +80,8 @@ def test_slots_are_numbered_without_gaps(num_layers: int) -> None:
 def test_parse_slot_knows_no_other_names(name: str) -> None:
     """What is not exactly the name of a slot of a step of three layers is none."""
     assert parse_slot(name, 3) is None
+
+
+def test_parse_slot_takes_the_whole_text() -> None:
+    """A slot's name ends where the text ends, a line break is not passed over."""
+    assert parse_slot("B1\n", 2) is None

@@ -130,7 +130,7 @@ def test_budget_refuses_bytes_out_of_range(num_bytes: int) -> None:
 @pytest.mark.parametrize("ratio", [0.0, -0.5, 1000.5, float("nan"), float("inf")])
 def test_budget_refuses_shares_out_of_range(ratio: float) -> None:
     """A share is positive, finite, and not absurd."""
-    with pytest.raises(OptionError, match=r"\Abudget: must be above 0 % of the peak and finite, got "):
+    with pytest.raises(OptionError, match=r"\Abudget: must be above 0 % and at most 100000 % of the peak, got "):
         Budget(ratio=ratio)
 
 
@@ -157,3 +157,16 @@ def test_format_bytes(num_bytes: int, text: str) -> None:
 def test_format_seconds(seconds: float, text: str) -> None:
     """Durations are printed with four digits in seconds, milliseconds or microseconds."""
     assert format_seconds(seconds) == text
+
+
+def test_parse_bytes_refuses_numbers_without_end() -> None:
+    """Digits without end, and digits that are not ASCII, are refused as options, not as Python errors."""
+    for text in ("9" * 400 + ".5", "9" * 5000, "\u0661\u0662"):
+        with pytest.raises(OptionError, match="size: must be a number of bytes"):
+            parse_bytes(text)
+
+
+def test_budget_share_rounds_down_exactly() -> None:
+    """29 % of 100 bytes are 29 bytes, not what binary fractions make of it."""
+    assert all(parse_budget(f"{share}%").in_bytes(100) == share for share in range(1, 101))
+    assert Budget(ratio=0.29).in_bytes(100) == 29

@@ -21,7 +21,7 @@ from slackswap_ilp.cli.streams import (
     write_stderr,
     write_stdout,
 )
-from slackswap_ilp.devices import GPUS
+from slackswap_ilp.devices import DEFAULT_DEVICE, GPUS
 from slackswap_ilp.errors import InputError
 from slackswap_ilp.files import format_instance, parse_instance, parse_plan, write_instance
 from slackswap_ilp.instance import Instance
@@ -124,7 +124,7 @@ def generate(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", show_default=False, help=f"One of {', '.join(presets.PRESETS)}.")
     ],
-    device: Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(GPUS)}.")] = "a100-40gb",
+    device: Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(GPUS)}.")] = DEFAULT_DEVICE,
     layers: Annotated[int | None, typer.Option(show_default=False, help="Transformer blocks.")] = None,
     hidden_size: Annotated[int | None, typer.Option(show_default=False, help="Width of the residual stream.")] = None,
     heads: Annotated[int | None, typer.Option(show_default=False, help="Attention heads.")] = None,

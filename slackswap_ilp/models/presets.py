@@ -1,10 +1,10 @@
 """Known models by name, and `generate`, which makes an instance of one of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from slackswap_ilp.devices import Gpu, find_gpu
+from slackswap_ilp.devices import DEFAULT_DEVICE, Gpu, find_gpu
 from slackswap_ilp.errors import OptionError
 from slackswap_ilp.instance import Instance
 from slackswap_ilp.models.options import Attention, Granularity, TransformerOptions, check_size
@@ -100,7 +100,7 @@ def find_preset(name: str) -> Preset:
 def generate(
     model: str,
     *,
-    device: str | Gpu = "a100-40gb",
+    device: str | Gpu = DEFAULT_DEVICE,
     layers: int | None = None,
     hidden_size: int | None = None,
     heads: int | None = None,
@@ -157,5 +157,19 @@ def generate(
     }
     given = {option: value for option, value in changes.items() if value is not None}
     options = replace(preset, **given, granularity=granularity)
-    suffix = "-blocks" if granularity == "block" else ""
-    return build_transformer(options, gpu, name=f"{model}-{options.batch}x{options.sequence}{suffix}")
+    return build_transformer(options, gpu, name=_make_name(model, options, gpu))
+
+
+def _make_name(model: str, options: TransformerOptions, gpu: Gpu) -> str:
+    """Return a name that tells an instance from those of other options: ``bert-large-32x512-layers2``."""
+    preset = find_preset(model).options
+    parts = [model, f"{options.batch}x{options.sequence}"]
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if field.name not in ("batch", "sequence", "granularity") and value != getattr(preset, field.name):
+            parts.append(f"{field.name.replace('_', '-')}{value}")
+    if options.granularity == "block":
+        parts.append("blocks")
+    if gpu.name != DEFAULT_DEVICE:
+        parts.append(gpu.name)
+    return "-".join(parts)

@@ -7,6 +7,7 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from slackswap_ilp.devices import DEFAULT_DEVICE
 from slackswap_ilp.report.quantities import (
     find_bound_ratio,
     show_bytes,
@@ -15,7 +16,7 @@ from slackswap_ilp.report.quantities import (
     show_status,
 )
 from slackswap_ilp.report.tables import NOTHING, Column, Line, fit_table, list_lines, show_name
-from slackswap_ilp.reproduce import BUDGET, DEVICE, SOURCE, ReproducedResult
+from slackswap_ilp.reproduce import BUDGET, SOURCE, ReproducedResult
 from slackswap_ilp.result import Result
 from slackswap_ilp.units import GIB, format_seconds
 
@@ -117,7 +118,7 @@ _REPRODUCTION: Final[tuple[Column[ReproducedResult], ...]] = (
 
 def tabulate_reproduction(rows: Sequence[ReproducedResult], *, width: int) -> RenderableType:
     """Return the paper's workloads, solved, beside the paper's figures, and what the columns mean."""
-    title = Text(f"SlackSwap's workloads on one {DEVICE} at {BUDGET} of the keep-all peak", style="bold")
+    title = Text(f"SlackSwap's workloads on one {DEFAULT_DEVICE} at {BUDGET} of the keep-all peak", style="bold")
     legend = list_lines(
         (
             Line("share", "ideal step / step, as the simulator replays the plan"),

@@ -10,6 +10,7 @@ import importlib
 import math
 import os
 import re
+import subprocess
 import tempfile
 import threading
 import time
@@ -29,6 +30,9 @@ INTEGRALITY_TOLERANCE: Final = 1e-6
 """How far from a whole number an integer variable's value may be."""
 
 _POLL_SECONDS: Final = 0.05
+_LEAST_SECONDS: Final = 0.01
+_CBC_DIGITS: Final = 1e-5
+"""Relative error of the numbers in CBC's log, which have six digits."""
 
 
 class Outcome(StrEnum):
@@ -241,24 +245,46 @@ def _finite(value: float) -> float | None:
 
 def _solve_with_cbc(program: Program, limits: Limits, relax: bool) -> Answer:
     with tempfile.TemporaryDirectory(prefix="slackswap-") as folder:
-        log = Path(folder) / "cbc.log"
-        solver = pulp.COIN_CMD(
-            path=_find_cbc(),
-            mip=not relax,
-            msg=False,
-            gapRel=0.0,
-            gapAbs=limits.gap,
-            threads=None,
-            timeLimit=limits.remaining_seconds(),
-            logPath=str(log),
-            options=["randomSeed 1", "randomCbcSeed 1"],
+        model, solution = str(Path(folder) / "program.mps"), Path(folder) / "program.sol"
+        variables, names, rows, _ = program.problem.writeMPS(model, rename=1)
+        command = [_find_cbc(), model, "-randomSeed", "1", "-randomCbcSeed", "1"]
+        seconds = limits.remaining_seconds()
+        if seconds is not None:
+            command += ["-sec", f"{max(seconds, _LEAST_SECONDS):.3f}"]
+        command += ["-initialSolve"] if relax else ["-allow", repr(limits.gap), "-ratio", "0", "-solve"]
+        command += ["-printingOptions", "all", "-solution", str(solution)]
+        log = _run_cbc(command, limits)
+        if log is None or not solution.exists():
+            return Answer(Outcome.STOPPED, None, None, {})
+        verdict = solution.read_text(encoding="utf-8", errors="replace").partition("\n")[0]
+        answer = pulp.COIN_CMD(msg=False).readsol_MPS(str(solution), program.problem, variables, names, rows)
+        return _read_cbc(verdict, log, dict(zip(variables, (answer[1][v.name] for v in variables), strict=True)), relax)
+
+
+def _run_cbc(command: list[str], limits: Limits) -> str | None:
+    """Run CBC to its end and return its log, or None if it was cancelled."""
+    try:
+        process = subprocess.Popen(  # noqa: S603 - the program that comes with PuLP, on files of ours
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
         )
-        solver.tmpDir = folder
+    except OSError as error:
+        raise SolverError(f"CBC cannot be run: {error}") from error
+    with process:
         try:
-            program.problem.solve(solver)
-        except pulp.PulpSolverError as error:
-            raise SolverError(f"CBC failed: {error}") from error
-        return _read_cbc(program, log.read_text(encoding="utf-8", errors="replace"), relax)
+            while True:
+                try:
+                    log, _ = process.communicate(timeout=_POLL_SECONDS)
+                    break
+                except subprocess.TimeoutExpired:
+                    if limits.is_cancelled():
+                        process.kill()
+                        return None
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
+        raise SolverError(f"CBC failed with exit code {process.returncode}: {log[-200:]!r}")
+    return log.decode("utf-8", errors="replace")
 
 
 def _find_cbc() -> str:
@@ -270,21 +296,28 @@ def _find_cbc() -> str:
     return str(cbcbox.cbc_bin_path())
 
 
-def _read_cbc(program: Program, log: str, relax: bool) -> Answer:
-    """Translate what CBC's log says; the solution file alone does not tell a proof from a stop."""
-    if "infeasible" in log and "Objective value:" not in log:
+def _read_cbc(verdict: str, log: str, values: dict[Variable, float], relax: bool) -> Answer:
+    """Translate the first line of CBC's solution file and what its log says of the bound."""
+    if verdict.startswith(("Infeasible", "Integer infeasible")) or "infeasibility proved" in log:
         return Answer(Outcome.INFEASIBLE, None, None, {})
-    numbers = {label: _find_number(log, label) for label in ("Objective value:", "Lower bound:", "objective value")}
-    objective = numbers["Objective value:"] if not relax else numbers["objective value"]
-    is_solved = "Optimal solution found" in log or (relax and "Optimal - objective value" in log)
-    bound = numbers["Lower bound:"] if numbers["Lower bound:"] is not None else (objective if is_solved else None)
-    values: dict[Variable, float] = {}
-    if objective is not None:
-        values = {variable: variable.varValue or 0.0 for variable in program.problem.variables()}
-    return Answer(Outcome.SOLVED if is_solved else Outcome.STOPPED, objective, bound, values)
+    objective = _find_number(verdict, "objective value")
+    if verdict.startswith("Optimal"):
+        found = objective if relax or "Lower bound:" not in log else _find_bound(log)
+        bound = found if objective is None or found is None else min(found, objective)
+        return Answer(Outcome.SOLVED, objective, bound, values)
+    has_solution = "Objective value:" in log and "No feasible solution found" not in log
+    if not verdict.startswith("Stopped") or not has_solution or relax:
+        return Answer(Outcome.STOPPED, None, None if relax else _find_bound(log), {})
+    return Answer(Outcome.STOPPED, objective, _find_bound(log), values)
 
 
-def _find_number(log: str, label: str) -> float | None:
-    """Return the number after the last `label` in a log."""
-    found = re.findall(rf"{re.escape(label)}\s*(-?[0-9.]+(?:[eE][-+]?[0-9]+)?)", log)
+def _find_bound(log: str) -> float | None:
+    """Return the bound that CBC's log ends with, less what its six digits may have rounded up."""
+    bound = _find_number(log, "Lower bound:")
+    return None if bound is None else bound - _CBC_DIGITS * abs(bound)
+
+
+def _find_number(text: str, label: str) -> float | None:
+    """Return the number after the last `label` in a text."""
+    found = re.findall(rf"{re.escape(label)}\s*(-?[0-9.]+(?:[eE][-+]?[0-9]+)?)", text)
     return _finite(float(found[-1])) if found else None

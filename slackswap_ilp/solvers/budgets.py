@@ -1,11 +1,11 @@
 """How little memory: what no plan can do without, proven, and the least that a plan was found for."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from slackswap_ilp.analysis import Graph
-from slackswap_ilp.errors import SolverError
 from slackswap_ilp.plan import Action
 from slackswap_ilp.solvers.backend import Limits, solve_program
 from slackswap_ilp.solvers.base import Monitor
@@ -37,13 +37,11 @@ class BudgetLimits:
     sufficient_bytes: int | None
 
 
-def find_budget_limits(graph: Graph, *, backend: str) -> BudgetLimits:
-    """Bound the least budget from both sides."""
+def find_budget_limits(graph: Graph, *, backend: str, is_cancelled: Callable[[], bool] = bool) -> BudgetLimits:
+    """Bound the least budget from both sides; when cancelled, with what is known by then."""
     fluid = make_fluid_program(graph, budget_bytes=None, window=_WINDOW)
-    answer = solve_program(fluid.program, backend=backend, limits=Limits(), relax=True)
-    if answer.bound is None:
-        raise SolverError("the relaxation that bounds the least budget was not solved")
-    least = answer.bound * fluid.scale.bytes_per_unit
+    answer = solve_program(fluid.program, backend=backend, limits=Limits(is_cancelled=is_cancelled), relax=True)
+    least = (answer.bound or 0.0) * fluid.scale.bytes_per_unit
     necessary = max(*graph.fixed_bytes, math.ceil(least * (1 - _BOUND_MARGIN)))
     start = best_of(
         [
@@ -58,6 +56,6 @@ def find_budget_limits(graph: Graph, *, backend: str) -> BudgetLimits:
     )
     if start is None:
         return BudgetLimits(necessary, None)
-    search = Search(graph, necessary, Monitor(), math.inf, _MAX_EVALUATIONS)
+    search = Search(graph, necessary, Monitor(is_cancelled=is_cancelled), math.inf, _MAX_EVALUATIONS)
     found = improve(search, start)
     return BudgetLimits(necessary, necessary + found.overflow_bytes)

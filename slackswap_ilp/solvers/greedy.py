@@ -4,17 +4,23 @@ The slack is counted over time and in both directions: what is swapped must leav
 before backward needs it, at full speed, without waiting.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, field
 from typing import Final
+
+import numpy as np
 
 from slackswap_ilp.analysis import Graph
 from slackswap_ilp.plan import Action
 from slackswap_ilp.solvers.base import Claim, Monitor, Problem, SolveOptions
 from slackswap_ilp.solvers.evaluate import Evaluation, evaluate, plan_of
 
-_MAX_ROUNDS: Final = 40
+_MAX_LINES: Final = 12
+_MIN_ROUNDS: Final = 30
+_ROUND_LAYERS: Final = 100_000
+_RESOLUTION: Final = 0.001
+_PATIENCE: Final = 3
 
 
 def solve_greedy(problem: Problem, options: SolveOptions, monitor: Monitor) -> Claim:
@@ -29,47 +35,105 @@ def solve_greedy(problem: Problem, options: SolveOptions, monitor: Monitor) -> C
 def find_greedy(graph: Graph, *, budget_bytes: int, monitor: Monitor) -> Evaluation | None:
     """Return the best vector of actions that fits, over a bounded number of rounds; None if none fits.
 
-    Each round aims to free some bytes at the peak. What a round frees on paper is not what it frees in the ledger, so
-    the aim is first raised until the budget is met, then bisected down to the least that meets it.
+    SlackSwap's order decides what is dear and what is cheap; where the line between them lies is tried out.
     """
     keep_all = evaluate(graph, [Action.KEEP] * graph.num_activations, budget_bytes=budget_bytes)
     assert keep_all is not None
     if keep_all.overflow_bytes == 0:
         return keep_all
-    candidates = rank_candidates(graph)
     best: Evaluation | None = None
-    low, high = 0, keep_all.overflow_bytes
-    top = sum(candidate.size_bytes for candidate in candidates)
-    for _ in range(_MAX_ROUNDS):
-        if monitor.is_over():
-            break
-        found = evaluate(graph, choose_actions(graph, candidates, bytes_to_free=high), budget_bytes=budget_bytes)
-        if found is not None and found.step_seconds is not None:
-            best = found
-            break
-        if high >= top:
-            return None
-        low, high = high, min(top, high + max(1, high // 8, 0 if found is None else found.overflow_bytes))
-    rounds = 0
-    while best is not None and high - low > keep_all.overflow_bytes // 1000 and rounds < _MAX_ROUNDS:
-        if monitor.is_over():
-            break
-        rounds += 1
-        middle = (low + high) // 2
-        found = evaluate(graph, choose_actions(graph, candidates, bytes_to_free=middle), budget_bytes=budget_bytes)
-        fits = found is not None and found.step_seconds is not None
-        low, high = (low, middle) if fits else (middle, high)
-        if found is not None and fits and found.is_better_than(best):
-            best = found
+    plain = rank_candidates(graph)
+    exchanges = find_exchanges(graph)
+    for candidates in (plain, _sort([*plain, *exchanges])) if exchanges else (plain,):
+        search = _Search(graph, budget_bytes, monitor, candidates, keep_all.overflow_bytes)
+        num_worse = 0
+        for line in (None, *_find_lines(candidates)):
+            found = search.find_least(line)
+            is_better = found is not None and found.is_better_than(best)
+            best = found if is_better else best
+            num_worse = 0 if is_better or best is None else num_worse + 1
+            if num_worse >= _PATIENCE or monitor.is_over():
+                break
     return best
+
+
+def _find_lines(candidates: Sequence["Candidate"]) -> list[float]:
+    """Return prices to draw the line at, below which all is recomputed: those at which many bytes change sides."""
+    bytes_at: dict[float, int] = defaultdict(int)
+    for candidate in candidates:
+        if candidate.is_rebuildable:
+            bytes_at[candidate.seconds_per_byte] += candidate.freed_bytes
+    largest = sorted(bytes_at, key=lambda price: (-bytes_at[price], price))[:_MAX_LINES]
+    return sorted(largest)
+
+
+@dataclass(slots=True)
+class _Search:
+    """Finds, for a line, the fewest bytes to free on paper that meet the budget in the ledger."""
+
+    graph: Graph
+    budget_bytes: int
+    monitor: Monitor
+    candidates: Sequence["Candidate"]
+    overflow_bytes: int
+    evaluations_left: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Allow fewer rounds on larger graphs; the count does not depend on the machine's speed."""
+        self.evaluations_left = max(_MIN_ROUNDS, _ROUND_LAYERS // self.graph.num_layers)
+
+    def find_least(self, line: float | None) -> Evaluation | None:
+        """Return the best evaluation that fits.
+
+        What a round frees on paper is not what it frees in the ledger, so the aim is first raised until the budget is
+        met, then bisected down to the least that meets it.
+        """
+        low, high = 0, self.overflow_bytes
+        top = sum(candidate.freed_bytes for candidate in self.candidates)
+        best: Evaluation | None = None
+        while best is None:
+            found = self._evaluate(line, high)
+            if found is not None and found.step_seconds is not None:
+                best = found
+            elif high >= top or not self._may_go_on():
+                return None
+            else:
+                low, high = high, min(top, high + max(1, high // 8, 0 if found is None else found.overflow_bytes))
+        while high - low > self.overflow_bytes * _RESOLUTION and self._may_go_on():
+            middle = (low + high) // 2
+            found = self._evaluate(line, middle)
+            if found is None or found.step_seconds is None:
+                low = middle
+                continue
+            high = middle
+            if found.is_better_than(best):
+                best = found
+        return best
+
+    def _may_go_on(self) -> bool:
+        return self.evaluations_left > 0 and not self.monitor.is_over()
+
+    def _evaluate(self, line: float | None, bytes_to_free: int) -> Evaluation | None:
+        self.evaluations_left -= 1
+        actions = choose_actions(self.graph, self.candidates, bytes_to_free=bytes_to_free, line=line)
+        return evaluate(self.graph, actions, budget_bytes=self.budget_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A saved activation and what rebuilding it takes per byte."""
+    """What can be recomputed together, what that frees, and what it takes per byte.
 
-    activation: int
-    size_bytes: int
+    Attributes
+    ----------
+    activations
+        The saved activations; one, or all of a layer in an exchange.
+    sources
+        Activations that no backward saves and that are rebuilt on the way.
+    """
+
+    activations: tuple[int, ...]
+    sources: tuple[int, ...]
+    freed_bytes: int
     seconds_per_byte: float
     is_rebuildable: bool
 
@@ -87,9 +151,29 @@ def rank_candidates(graph: Graph) -> list[Candidate]:
         chain = _find_chain(graph, activation)
         seconds = sum(graph.forward_seconds[layer] for layer in chain)
         size = graph.sizes[activation]
+        sources = {source for layer in chain for source in graph.inputs[layer] if not graph.savers[source]}
         is_rebuildable = all(graph.recomputable[layer] for layer in chain)
-        candidates.append(Candidate(activation, size, seconds / size, is_rebuildable))
-    return sorted(candidates, key=lambda candidate: (-candidate.seconds_per_byte, candidate.activation))
+        candidates.append(Candidate((activation,), tuple(sorted(sources)), size, seconds / size, is_rebuildable))
+    return _sort(candidates)
+
+
+def find_exchanges(graph: Graph) -> list[Candidate]:
+    """Return the layers whose saved outputs are larger than their inputs that no backward saves.
+
+    Holding such inputs and running the layer again frees the difference, at the price of that layer alone.
+    """
+    exchanges = []
+    for layer in range(graph.num_layers):
+        outputs = tuple(number for number in graph.outputs[layer] if graph.savers[number])
+        sources = [number for number in graph.inputs[layer] if not graph.savers[number]]
+        freed = sum(graph.sizes[number] for number in outputs) - sum(graph.sizes[number] for number in sources)
+        if sources and freed > 0 and graph.recomputable[layer]:
+            exchanges.append(Candidate(outputs, (), freed, graph.forward_seconds[layer] / freed, is_rebuildable=True))
+    return exchanges
+
+
+def _sort(candidates: Sequence[Candidate]) -> list[Candidate]:
+    return sorted(candidates, key=lambda candidate: (-candidate.seconds_per_byte, candidate.activations))
 
 
 def _find_chain(graph: Graph, activation: int) -> set[int]:
@@ -104,24 +188,48 @@ def _find_chain(graph: Graph, activation: int) -> set[int]:
     return chain
 
 
-def choose_actions(graph: Graph, candidates: Sequence[Candidate], *, bytes_to_free: int) -> list[Action]:
-    """Swap from the dear end while the slack lasts, recompute from the cheap end, until enough is freed."""
+def choose_actions(
+    graph: Graph, candidates: Sequence[Candidate], *, bytes_to_free: int, line: float | None = None
+) -> list[Action]:
+    """Swap from the dear end while the slack lasts, recompute from the cheap end, until enough is freed.
+
+    Parameters
+    ----------
+    line
+        Seconds per byte at or below which an activation is cheap: these are recomputed first, and of the dear ones
+        those are swapped that are produced first, which have the most time to leave. None for the plain order.
+    """
     actions = [Action.KEEP] * graph.num_activations
     slack = LinkSlack(graph)
     freed = 0
-    for candidate in candidates:
+    dear = list(candidates)
+    if line is not None:
+        for candidate in reversed(candidates):
+            if candidate.seconds_per_byte <= line:
+                freed += _recompute(actions, candidate)
+        dear = sorted(candidates, key=lambda candidate: candidate.activations)
+    for candidate in dear:
         if freed >= bytes_to_free:
             return actions
-        if graph.swappable[candidate.activation] and slack.take(candidate.activation):
-            actions[candidate.activation] = Action.SWAP
-            freed += candidate.size_bytes
+        activation, *others = candidate.activations
+        is_kept = not others and actions[activation] is Action.KEEP
+        if is_kept and graph.swappable[activation] and slack.take(activation):
+            actions[activation] = Action.SWAP
+            freed += graph.sizes[activation]
     for candidate in reversed(candidates):
         if freed >= bytes_to_free:
             break
-        if candidate.is_rebuildable and actions[candidate.activation] is Action.KEEP:
-            actions[candidate.activation] = Action.RECOMPUTE
-            freed += candidate.size_bytes
+        freed += _recompute(actions, candidate)
     return actions
+
+
+def _recompute(actions: list[Action], candidate: Candidate) -> int:
+    """Recompute a candidate if all of it is kept so far; return the bytes that frees."""
+    if not candidate.is_rebuildable or any(actions[number] is not Action.KEEP for number in candidate.activations):
+        return 0
+    for number in (*candidate.activations, *candidate.sources):
+        actions[number] = Action.RECOMPUTE
+    return candidate.freed_bytes
 
 
 class LinkSlack:
@@ -134,24 +242,19 @@ class LinkSlack:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        forward_ends = list(accumulate(graph.forward_seconds))
-        self._out_left = [forward_ends[-1] - end for end in forward_ends]
-        backward_ends = list(accumulate(reversed(graph.backward_seconds), initial=0.0))
-        self._in_left = backward_ends[:-1][::-1]
+        forward_ends = np.cumsum(graph.forward_seconds)
+        self._out_left = forward_ends[-1] - forward_ends
+        backward_ends = np.cumsum((0.0, *reversed(graph.backward_seconds)))
+        self._in_left = backward_ends[:-1][::-1].copy()
 
     def take(self, activation: int) -> bool:
         """Take the time to swap an activation, or return False and take nothing if it does not hide."""
         graph = self._graph
-        producer, first_save = graph.producers[activation], graph.savers[activation][-1]
+        outs = self._out_left[: graph.producers[activation] + 1]
+        ins = self._in_left[: graph.savers[activation][-1] + 1]
         swap_out, swap_in = graph.swap_out_seconds(activation), graph.swap_in_seconds(activation)
-        outs = range(producer + 1)
-        ins = range(first_save + 1)
-        if any(self._out_left[layer] < swap_out for layer in outs) or any(
-            self._in_left[layer] < swap_in for layer in ins
-        ):
+        if outs.min() < swap_out or ins.min() < swap_in:
             return False
-        for layer in outs:
-            self._out_left[layer] -= swap_out
-        for layer in ins:
-            self._in_left[layer] -= swap_in
+        outs -= swap_out
+        ins -= swap_in
         return True
