@@ -116,7 +116,7 @@ class Instance(_Record):
 
     Notes
     -----
-    Build changed copies with `Instance.model_validate`, not ``model_copy``, which does not validate.
+    Make changed copies with `replace`, not with ``model_copy``, which does not validate.
     """
 
     format: Literal["slackswap-instance"] = "slackswap-instance"
@@ -135,6 +135,11 @@ class Instance(_Record):
         if violations:
             raise PydanticCustomError(VIOLATIONS, "{text}", {"text": "; ".join(violations), "items": violations})
         return self
+
+    def replace(self, **changes: object) -> Self:
+        """Return a validated copy with changed fields."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self).model_validate({**fields, **changes})
 
     @functools.cached_property
     def activations(self) -> tuple[Activation, ...]:

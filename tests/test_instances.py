@@ -1,18 +1,16 @@
 """The files of instances/: every malformed one is refused in the right words, every best plan is what it claims."""
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Final
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from benchmarks.best_known import format_best, read_best
 from slackswap_ilp.errors import InstanceError, PlanError
-from slackswap_ilp.files import format_instance, format_plan, read_instance, read_plan
+from slackswap_ilp.files import format_instance, read_instance, read_plan
 from slackswap_ilp.instance import Instance
-from slackswap_ilp.plan import Plan
 from slackswap_ilp.simulator import simulate
 from tests.oracle import best_by_enumeration, enumerate_scheduled, find_smallest_budget, replay
 
@@ -252,33 +250,6 @@ PLAN_MESSAGES: Final[Mapping[str, tuple[str, ...]]] = {
     "wrong_instance": ("instance: must be 'residual_branch', got 'must_stall': the plan is for another instance",),
     "wrong_version": ("version: must be 1, got 2",),
 }
-
-
-class BestKnown(BaseModel):
-    """A ``.best.json`` file, see instances/README.md."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    format: Literal["slackswap-best"]
-    version: Literal[1]
-    instance: str
-    budget_bytes: Annotated[int, Field(strict=True, gt=0)]
-    step_seconds: Annotated[float, Field(strict=True, ge=0)]
-    bound_seconds: Annotated[float, Field(strict=True, ge=0)]
-    provenance: dict[str, JsonValue]
-    plan: Plan
-
-
-def read_best(path: Path) -> BestKnown:
-    """Read a best-known plan."""
-    return BestKnown.model_validate_json(path.read_bytes())
-
-
-def format_best(best: BestKnown) -> str:
-    """Return the canonical text of a best-known plan: the plan as `format_plan` writes it, indented."""
-    head = json.dumps(best.model_dump(mode="json", exclude={"plan"}), indent=2, ensure_ascii=False)
-    plan = format_plan(best.plan).rstrip("\n").replace("\n", "\n  ")
-    return head.removesuffix("\n}") + f',\n  "plan": {plan}\n}}\n'
 
 
 def instance_path(best_path: Path) -> Path:

@@ -15,12 +15,14 @@ from slackswap_ilp.analysis import Graph
 from slackswap_ilp.plan import Action
 from slackswap_ilp.solvers.base import Claim, Monitor, Problem, SolveOptions
 from slackswap_ilp.solvers.evaluate import Evaluation, evaluate, plan_of
+from slackswap_ilp.solvers.polish import Search, repair
 
 _MAX_LINES: Final = 12
 _MIN_ROUNDS: Final = 30
 _ROUND_LAYERS: Final = 100_000
 _RESOLUTION: Final = 0.001
 _PATIENCE: Final = 3
+_REPAIRS: Final = 1000
 
 
 def solve_greedy(problem: Problem, options: SolveOptions, monitor: Monitor) -> Claim:
@@ -42,10 +44,11 @@ def find_greedy(graph: Graph, *, budget_bytes: int, monitor: Monitor) -> Evaluat
     if keep_all.overflow_bytes == 0:
         return keep_all
     best: Evaluation | None = None
+    closest = keep_all
     plain = rank_candidates(graph)
     exchanges = find_exchanges(graph)
     for candidates in (plain, _sort([*plain, *exchanges])) if exchanges else (plain,):
-        search = _Search(graph, budget_bytes, monitor, candidates, keep_all.overflow_bytes)
+        search = _LineSearch(graph, budget_bytes, monitor, candidates, keep_all)
         num_worse = 0
         for line in (None, *_find_lines(candidates)):
             found = search.find_least(line)
@@ -54,7 +57,12 @@ def find_greedy(graph: Graph, *, budget_bytes: int, monitor: Monitor) -> Evaluat
             num_worse = 0 if is_better or best is None else num_worse + 1
             if num_worse >= _PATIENCE or monitor.is_over():
                 break
-    return best
+        closest = search.closest if search.closest.is_better_than(closest) else closest
+    if best is not None:
+        return best
+    # Where the slack is not enough, the price of waiting: move out of the fullest slot whatever is cheapest there.
+    repaired = repair(Search(graph, budget_bytes, monitor, good_enough_seconds=0.0, max_evaluations=_REPAIRS), closest)
+    return repaired if repaired.step_seconds is not None else None
 
 
 def _find_lines(candidates: Sequence["Candidate"]) -> list[float]:
@@ -68,18 +76,26 @@ def _find_lines(candidates: Sequence["Candidate"]) -> list[float]:
 
 
 @dataclass(slots=True)
-class _Search:
-    """Finds, for a line, the fewest bytes to free on paper that meet the budget in the ledger."""
+class _LineSearch:
+    """Finds, for a line, the fewest bytes to free on paper that meet the budget in the ledger.
+
+    Attributes
+    ----------
+    closest
+        The best evaluation so far, whether it fits or not; keep-all to begin with.
+    """
 
     graph: Graph
     budget_bytes: int
     monitor: Monitor
     candidates: Sequence["Candidate"]
-    overflow_bytes: int
+    closest: Evaluation
+    overflow_bytes: int = field(init=False)
     evaluations_left: int = field(init=False)
 
     def __post_init__(self) -> None:
         """Allow fewer rounds on larger graphs; the count does not depend on the machine's speed."""
+        self.overflow_bytes = self.closest.overflow_bytes
         self.evaluations_left = max(_MIN_ROUNDS, _ROUND_LAYERS // self.graph.num_layers)
 
     def find_least(self, line: float | None) -> Evaluation | None:
@@ -116,7 +132,10 @@ class _Search:
     def _evaluate(self, line: float | None, bytes_to_free: int) -> Evaluation | None:
         self.evaluations_left -= 1
         actions = choose_actions(self.graph, self.candidates, bytes_to_free=bytes_to_free, line=line)
-        return evaluate(self.graph, actions, budget_bytes=self.budget_bytes)
+        found = evaluate(self.graph, actions, budget_bytes=self.budget_bytes)
+        if found is not None and found.is_better_than(self.closest):
+            self.closest = found
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The integer-programming solver: a plan, and a proven bound on every plan.
 
-Small graphs get the exact program. On others the fluid relaxation proves the bound; a restriction of it, in which
-chains of layers that run again are short, says which actions to take; rounding, repair and local search, judged by
-scheduled transfers, make a plan of them; the time that is left goes into raising the bound.
+The fluid relaxation proves a bound; a restriction of it, in which chains of layers that run again are short, says
+which actions to take; rounding, repair and local search, judged by scheduled transfers, make a plan of them. If that
+leaves a gap, small graphs get the exact program, and on others the time that is left goes into raising the bound.
 """
 
 from dataclasses import dataclass, field
@@ -47,7 +47,6 @@ class _Run:
     exact_plan: Plan | None = None
     step_seconds: float | None = None
     bound_seconds: float = field(init=False)
-    method: str = "fluid"
 
     def __post_init__(self) -> None:
         """Begin with the bound that needs no proof."""
@@ -82,9 +81,9 @@ class _Run:
         relaxed = make_fluid_program(graph, budget_bytes=budget_bytes, window=_BOUND_WINDOW)
         if not self._prove_by_relaxation(relaxed):
             return Claim(plan=None, is_infeasible=True, method="fluid relaxation")
+        self._search()
         if not self.is_over and self._is_small():
             return self._solve_exactly()
-        self._search()
         if not self.is_over:
             self._prove_by_branching(relaxed)
         return self._claim("fluid")
