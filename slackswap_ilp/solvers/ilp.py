@@ -5,7 +5,9 @@ which actions to take; rounding, repair and local search, judged by scheduled tr
 leaves a gap, small graphs get the exact program, and on others the time that is left goes into raising the bound.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from slackswap_ilp.analysis import Graph
@@ -21,14 +23,22 @@ from slackswap_ilp.solvers.polish import Search, improve, repair
 BOUND_MARGIN: Final = 1e-7
 """Relative margin that a solver's tolerances are given before its bound counts as proven."""
 
+WITHOUT_PRESOLVE: Final[Mapping[str, str]] = MappingProxyType({"presolve": "off"})
+"""HiGHS 1.16's presolve of integer programs was seen to cut off solutions: where a proof counts, it is off."""
+
 _BOUND_WINDOW: Final = 1
 _PLAN_WINDOWS: Final = (3, 12)
 _BUDGET_SHARES: Final = (1.0, 0.998, 0.995, 0.99, 0.98)
 _THRESHOLDS: Final = (0.5, 0.9, 0.25, 0.05)
-_MOST_EXACT_LAYERS: Final = 30
-_MOST_EXACT_INTEGERS: Final = 600
-_MAX_EVALUATIONS: Final = 6000
+_MOST_EXACT_LAYERS: Final = 60
+_MOST_EXACT_INTEGERS: Final = 3000
+_MAX_EVALUATIONS: Final = 3000
 _MAX_REPAIRS: Final = 400
+_DIVE_SHARES: Final = (0.998, 1.0, 0.995)
+_DIVE_WINDOW: Final = 6
+_DIVE_GAP: Final = 1e-4
+_DIVE_NODES: Final = 1
+_MAX_DIVE_EVALUATIONS: Final = 3000
 
 
 def solve_ilp(problem: Problem, options: SolveOptions, monitor: Monitor) -> Claim:
@@ -121,7 +131,7 @@ class _Run:
                 backend=self.options.backend,
                 limits=self._limits(),
                 relax=True,
-                options={"presolve": "off"},
+                options=WITHOUT_PRESOLVE,
             )
         if answer.outcome is Outcome.INFEASIBLE:
             return self.step_seconds is not None
@@ -174,6 +184,9 @@ class _Run:
                 break
         if self.best is not None and not self.is_over:
             self._offer(improve(self._make_search(_MAX_EVALUATIONS), self.best))
+        for share in _DIVE_SHARES:
+            if not self.is_over:
+                self._dive(int(share * self.problem.budget_bytes))
 
     def _make_search(self, max_evaluations: int) -> Search:
         return Search(
@@ -202,6 +215,28 @@ class _Run:
             self._offer(found)
         return True
 
+    def _dive(self, budget_bytes: int) -> None:
+        """Fix what the restriction's relaxation decides in whole, solve for the rest, and search around that."""
+        closed = make_fluid_program(self.graph, budget_bytes=budget_bytes, window=_DIVE_WINDOW, is_closed=True)
+        answer = self._relax(closed)
+        if answer.objective is None:
+            return
+        for variable in (*closed.keep.values(), *closed.swap.values()):
+            closed.program.fix_if_whole(variable, answer.values[variable])
+        answer = solve_program(
+            closed.program,
+            backend=self.options.backend,
+            limits=self._limits(_DIVE_GAP * self.bound_seconds / closed.scale.seconds_per_unit),
+            options={**WITHOUT_PRESOLVE, "mip_max_nodes": _DIVE_NODES},
+        )
+        if answer.objective is None:
+            return
+        found = evaluate(self.graph, read_actions(closed, answer.values), budget_bytes=self.problem.budget_bytes)
+        if found is not None and not self.is_over:
+            search = self._make_search(_MAX_DIVE_EVALUATIONS)
+            found = repair(search, found) if found.step_seconds is None else found
+            self._offer(improve(search, found))
+
     def _prove_by_branching(self, relaxed: FluidProgram) -> None:
         """Raise the bound by solving the relaxation in whole decisions for as long as there is time."""
         unit = relaxed.scale.seconds_per_unit
@@ -214,6 +249,7 @@ class _Run:
             backend=self.options.backend,
             limits=self._limits(self.options.gap * self.bound_seconds / unit / 4),
             on_progress=report,
+            options=WITHOUT_PRESOLVE,
         )
         if answer.outcome is not Outcome.INFEASIBLE:
             self._raise_bound(self._to_bound(relaxed, answer.bound))

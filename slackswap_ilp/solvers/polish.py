@@ -1,8 +1,10 @@
 """Local search on actions: closes most of what rounding a relaxation leaves open."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from slackswap_ilp.analysis import Graph
@@ -99,16 +101,34 @@ def _find_price(graph: Graph, before: Evaluation, after: Evaluation) -> float:
 
 
 def _find_moves(search: Search, best: Evaluation) -> Iterator[tuple[int, Action]]:
-    """Yield changes of one action, most promising first."""
+    """Yield changes of one action, most promising first.
+
+    In models of repeated blocks most decisions come in runs over the blocks: first where such runs meet, then anywhere.
+    """
     graph = search.graph
     smallest = search.budget_bytes * _NEGLIGIBLE
     numbers = [number for number, size in enumerate(graph.sizes) if graph.savers[number] and size >= smallest]
     if best.step_seconds is None:
         numbers = _find_present(graph, best)
+    else:
+        yield from _find_borders(graph, best)
     for number in numbers:
         for action in (Action.KEEP, Action.SWAP, Action.RECOMPUTE):
             if best.actions[number] is not action:
                 yield number, action
+
+
+def _find_borders(graph: Graph, best: Evaluation) -> Iterator[tuple[int, Action]]:
+    """Yield changes to the action of the next activation of the same kind, before or after."""
+    roles: dict[tuple[str, int, int], list[int]] = defaultdict(list)
+    for layer, outputs in enumerate(graph.outputs):
+        for position, number in enumerate(outputs):
+            roles[graph.instance.layers[layer].kind, position, graph.sizes[number]].append(number)
+    for numbers in roles.values():
+        for earlier, later in pairwise(numbers):
+            if best.actions[earlier] is not best.actions[later]:
+                yield earlier, best.actions[later]
+                yield later, best.actions[earlier]
 
 
 def _find_present(graph: Graph, best: Evaluation) -> list[int]:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import pulp
 
 Variable: TypeAlias = pulp.LpVariable
+_WHOLE: Final = 1e-6
+
 Terms: TypeAlias = Iterable[tuple[pulp.LpVariable, float]]
 
 
@@ -41,6 +43,12 @@ class Program:
         variable = self.problem.add_variable(name, 0.0, 1.0, pulp.LpInteger)
         self.integers.append(variable)
         return variable
+
+    def fix_if_whole(self, variable: Variable, value: float) -> None:
+        """Fix a binary variable at a value that is whole, within tolerance; leave it free otherwise."""
+        whole = round(value)
+        if abs(value - whole) <= _WHOLE:
+            variable.lowBound = variable.upBound = float(whole)
 
     def at_most(self, name: str, terms: Terms, limit: float = 0.0) -> None:
         """Require the sum of variable x coefficient to be at most `limit`."""

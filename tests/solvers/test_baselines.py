@@ -2,7 +2,7 @@
 
 import pytest
 
-from slackswap_ilp.analysis import Graph, derive_closure, is_runnable, keep_all_peak, make_graph
+from slackswap_ilp.analysis import derive_closure, is_runnable, keep_all_peak, make_graph
 from slackswap_ilp.instance import Instance
 from slackswap_ilp.models.presets import generate
 from slackswap_ilp.plan import Action, Plan
@@ -66,22 +66,13 @@ def test_swap_all_swaps_all_that_is_saved_and_swappable() -> None:
     assert plan is not None
     assert not simulate(graph.instance, plan).reruns
     for activation, name in enumerate(graph.names):
-        can_swap = bool(graph.savers[activation]) and graph.swappable[activation]
-        if plan.activations[name].action == "swap":
-            assert can_swap
-        elif can_swap:
-            assert _has_no_time_away(graph, activation)
+        is_swapped = plan.activations[name].action == "swap"
+        assert is_swapped == (bool(graph.savers[activation]) and graph.swappable[activation])
     assert swap_all_actions(graph).count(Action.SWAP) > 10
 
 
-def _has_no_time_away(graph: Graph, activation: int) -> bool:
-    """Whether an activation's first need follows so soon that it cannot be away in between."""
-    need = derive_closure(graph, [Action.KEEP] * graph.num_activations).need_slots[activation]
-    return need is not None and need <= graph.last_forward_read[activation] + 1
-
-
 def test_recompute_all_recomputes_and_ends_its_chains() -> None:
-    """It swaps nothing, recomputes only what may run again and backward reads, and takes less memory than keep-all."""
+    """It swaps nothing, recomputes only what backward reads and may run again, and fits into less than keep-all."""
     for seed in range(60):
         graph = make_graph(long_instance(seed))
         actions = recompute_all_actions(graph)
@@ -94,7 +85,7 @@ def test_recompute_all_recomputes_and_ends_its_chains() -> None:
     actions = recompute_all_actions(graph)
     closure = derive_closure(graph, actions)
     assert is_runnable(graph, closure)
-    plan = solve(solve_recompute_all, graph.instance, keep_all_peak(graph) * 7 // 10)
+    plan = solve(solve_recompute_all, graph.instance, keep_all_peak(graph) * 8 // 10)
     assert plan is not None
     simulation = simulate(graph.instance, plan)
     assert simulation.swapped_bytes == 0

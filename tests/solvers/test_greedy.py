@@ -129,10 +129,8 @@ def test_greedy_counts_what_rebuilding_takes() -> None:
 def test_greedy_is_deterministic() -> None:
     """Two runs make the same plan."""
     graph = make_graph(generate("bert-large", layers=2))
-    budget_bytes = keep_all_peak(graph) * 6 // 10
-    first, second = (
-        solve_greedy(Problem(graph, budget_bytes), SolveOptions(), Monitor()).plan for _ in range(2)
-    )
+    budget_bytes = keep_all_peak(graph) * 8 // 10
+    first, second = (solve_greedy(Problem(graph, budget_bytes), SolveOptions(), Monitor()).plan for _ in range(2))
     assert first is not None
     assert first == second
 
