@@ -2,7 +2,7 @@
 
 >>> from slackswap_ilp import generate, simulate, solve
 >>> instance = generate("bert-large", layers=2)
->>> result = solve(instance, budget="60%")
+>>> result = solve(instance, budget="80%")
 >>> str(result.status)
 'optimal'
 >>> simulate(instance, result.plan).step_seconds == result.step_seconds

@@ -301,8 +301,11 @@ def _name(fluid: FluidProgram, slot: int) -> str:
     return slot_name(slot, fluid.graph.num_layers)
 
 
-def _compute_terms(fluid: FluidProgram) -> tuple[list[float], dict[int, list[Term]]]:
-    """Return, by slot, the fixed compute time and the terms of the recompute time, in units."""
+def _compute_terms(fluid: FluidProgram) -> tuple[list[float], dict[int, list[Term]], dict[int, list[Term]]]:
+    """Return, by slot, the fixed compute time and the terms of the recompute time, in units.
+
+    Those of stretches stand apart, at the slot where their stretch starts: they may be spent there or later.
+    """
     graph = fluid.graph
     n = graph.num_layers
     fixed = [0.0] * graph.num_slots
@@ -310,17 +313,13 @@ def _compute_terms(fluid: FluidProgram) -> tuple[list[float], dict[int, list[Ter
         fixed[layer] = graph.forward_seconds[layer] / fluid.scale.seconds_per_unit
         fixed[backward_slot(layer, n)] = graph.backward_seconds[layer] / fluid.scale.seconds_per_unit
     reruns: dict[int, list[Term]] = defaultdict(list)
+    stretched: dict[int, list[Term]] = defaultdict(list)
     for layer, stairs in fluid.rerun.items():
         cost = graph.forward_seconds[layer] / fluid.scale.seconds_per_unit
-        previous = None
-        for trigger, variable in stairs.items():
-            # A stretch's time counts where it starts: that gives transfers no less time than the plan would.
-            slot = recompute_slot(fluid.triggers.starts_of_layer[layer][trigger], n)
-            reruns[slot].append((variable, cost))
-            if previous is not None:
-                reruns[slot].append((previous, -cost))
-            previous = variable
-    return fixed, reruns
+        for trigger, step in _steps(stairs, cost):
+            start = fluid.triggers.starts_of_layer[layer][trigger]
+            (reruns if start == trigger else stretched)[recompute_slot(start, n)].extend(step)
+    return fixed, reruns, stretched
 
 
 def add_swap_out(fluid: FluidProgram) -> None:
@@ -336,7 +335,7 @@ def add_swap_out(fluid: FluidProgram) -> None:
         produced[graph.producers[activation]].append((swap, size))
         released[graph.last_forward_read[activation]].append((swap, size))
     rate = graph.instance.device.swap_out_bytes_per_second * fluid.scale.seconds_per_unit / fluid.scale.bytes_per_unit
-    fixed, reruns = _compute_terms(fluid)
+    fixed, reruns, stretched = _compute_terms(fluid)
     before: list[Term] = []
     releasable: list[Term] = []
     copied: list[Term] = []
@@ -344,7 +343,8 @@ def add_swap_out(fluid: FluidProgram) -> None:
         name = _name(fluid, slot + 1)
         copied_next = program.variable(f"copied_out[{name}]")
         row = [(copied_next, 1.0), *_negative(copied)]
-        row += [(variable, -rate * cost) for variable, cost in reruns.get(slot, ())]
+        terms = (*reruns.get(slot, ()), *stretched.get(slot, ()))
+        row += [(variable, -rate * cost) for variable, cost in terms]
         program.at_most(f"swap_out_rate[{name}]", [*row, (fluid.stall[slot + 1], -rate)], rate * fixed[slot])
         if slot < graph.num_layers:
             # What this slot produces can be copied only while compute waits at its end.
@@ -396,7 +396,8 @@ def add_swap_in(fluid: FluidProgram) -> None:
             previous = variable
     device = graph.instance.device
     rate = device.swap_in_bytes_per_second * fluid.scale.seconds_per_unit / fluid.scale.bytes_per_unit
-    fixed, reruns = _compute_terms(fluid)
+    fixed, reruns, stretched = _compute_terms(fluid)
+    unspent: list[Term] = []
     first = fluid.copied_in[n] = program.variable(f"copied_in[{_name(fluid, n)}]")
     if n - 1 in fluid.freed:
         program.at_most("swap_in_freed_before", [(first, 1.0), (fluid.freed[n - 1], -1.0)])
@@ -409,6 +410,13 @@ def add_swap_in(fluid: FluidProgram) -> None:
         fluid.copied_in[slot + 1] = copied_next
         row = [(copied_next, 1.0), (copied, -1.0), (fluid.stall[slot + 1], -rate)]
         row += [(variable, -rate * cost) for variable, cost in reruns.get(slot, ())]
+        available = [*unspent, *stretched.get(slot, ())]
+        if available:
+            left = program.variable(f"unspent[{name}]")
+            program.at_most(f"unspent_earned[{name}]", [(left, 1.0), *_negative(available)])
+            row += [(variable, -rate * cost) for variable, cost in available]
+            row.append((left, rate))
+            unspent = [(left, 1.0)]
         if device.duplex == "half":
             share = device.swap_in_bytes_per_second / device.swap_out_bytes_per_second
             row += [(fluid.copied_out[slot + 1], share), (fluid.copied_out[slot], -share)]

@@ -88,6 +88,8 @@ class _Run:
             return self._claim("keeping all fits")
         self.monitor.report(bound_seconds=self.bound_seconds)
         self._offer(find_greedy(graph, budget_bytes=budget_bytes, monitor=self.monitor))
+        if self.is_good_enough:
+            return self._claim("greedy within the gap of the ideal step")
         relaxed = make_fluid_program(graph, budget_bytes=budget_bytes, window=_BOUND_WINDOW)
         if not self._prove_by_relaxation(relaxed):
             return Claim(plan=None, is_infeasible=True, method="fluid relaxation")

@@ -1,6 +1,7 @@
 """When a layer can run again: the recompute slots at which something that depends on it is first required."""
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from slackswap_ilp.analysis import Graph
@@ -50,7 +51,7 @@ def find_triggers(graph: Graph, *, window: int | None, is_cut: bool = False) -> 
         for activation in graph.outputs[layer]:
             readers = (of_layer[reader] for reader in graph.readers[activation])
             savers = graph.savers[activation]
-            of_activation[activation] = _require(readers, savers[-1] if savers else None, window, is_cut)
+            of_activation[activation] = _require(readers, savers[-1] if savers else None, window=window, is_cut=is_cut)
         if graph.recomputable[layer]:
             of_layer[layer] = _merge(of_activation[activation] for activation in graph.outputs[layer])
     return Triggers(
@@ -60,38 +61,51 @@ def find_triggers(graph: Graph, *, window: int | None, is_cut: bool = False) -> 
 
 def _merge(stretches: Iterable[Mapping[int, int]]) -> dict[int, int]:
     """Return the triggers of several, in order of time."""
-    merged: dict[int, int] = {}
-    for starts in stretches:
-        for trigger, start in starts.items():
-            merged[trigger] = max(start, merged.get(trigger, start))
-    return dict(sorted(merged.items(), reverse=True))
+    spans = [(start, trigger) for starts in stretches for trigger, start in starts.items()]
+    return _cover({trigger for _, trigger in spans}, spans)
+
+
+def _cover(triggers: Iterable[int], spans: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """Return, in order of time, each trigger and the earliest slot of `spans` since the trigger before it.
+
+    What happens in a slot counts at the first trigger from there on, whichever stretch the slot is from.
+    """
+    covered: dict[int, int] = {}
+    ceiling = math.inf
+    for trigger in sorted(triggers, reverse=True):
+        starts = [min(start, ceiling) for start, end in spans if start >= trigger and end <= ceiling]
+        covered[trigger] = int(max(starts, default=trigger))
+        ceiling = trigger - 1
+    return covered
 
 
 def _require(
-    readers: Iterable[Mapping[int, int]], first_save: int | None, window: int | None, is_cut: bool
+    readers: Iterable[Mapping[int, int]], first_save: int | None, *, window: int | None, is_cut: bool
 ) -> dict[int, int]:
     """Return the triggers of an activation from those of its readers and the first backward that saves it.
 
     Beyond the window the triggers that remain are multiples of growing powers of two, so that the stretches of
     different activations end at the same places.
     """
+    earliest = -1 if first_save is None else first_save + 1
     merged = _merge(readers)
-    required = {t: start for t, start in merged.items() if first_save is None or t > first_save}
-    if not required and first_save is None:
+    spans = [(start, max(trigger, earliest)) for trigger, start in merged.items() if start >= earliest]
+    if first_save is not None:
+        spans.append((first_save, first_save))
+    if not spans:
         return {}
-    last = min(required) if first_save is None else first_save
-    required.setdefault(last, last)
-    kept: dict[int, int] = {}
-    pending: int | None = None
-    for trigger, start in required.items():
+    last = min(end for _, end in spans)
+    kept = {last}
+    for _, trigger in spans:
         distance = trigger - last
-        if window is not None and distance > window:
-            step = 1 << ((distance - 1) // window).bit_length()
-            if is_cut:
-                continue
-            if trigger % step:
-                pending = start if pending is None else max(pending, start)
-                continue
-        kept[trigger] = start if pending is None else max(pending, start)
-        pending = None
-    return kept
+        is_near = window is None or distance <= window
+        if is_near or (window is not None and not is_cut and trigger % _find_step(distance, window) == 0):
+            kept.add(trigger)
+    if is_cut:
+        return {trigger: trigger for trigger in sorted(kept, reverse=True)}
+    return _cover(kept, spans)
+
+
+def _find_step(distance: int, window: int) -> int:
+    """Return the power of two whose multiples remain at a distance beyond the window."""
+    return 1 << ((distance - 1) // window).bit_length()

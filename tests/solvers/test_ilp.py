@@ -73,7 +73,8 @@ def check_seed(instance: Instance, seed: int, backend: str) -> Counter[str]:
     """Check a random graph at its least budget, at a random one above it, and one byte below it."""
     smallest = find_smallest_budget(instance)
     seen: Counter[str] = Counter()
-    for budget_bytes in sorted({smallest, random_budget_bytes(instance, random.Random(seed))}):
+    drawn = random_budget_bytes(instance, random.Random(seed))
+    for budget_bytes in sorted({max(1, smallest), max(1, drawn)}):
         seen[check_against_enumeration(instance, budget_bytes, GAPS[backend][seed % 2], backend)] += 1
     if smallest > 1:
         seen[check_infeasible(instance, smallest - 1, smallest, backend)] += 1
