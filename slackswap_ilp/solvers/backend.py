@@ -246,7 +246,7 @@ def _finite(value: float) -> float | None:
 def _solve_with_cbc(program: Program, limits: Limits, relax: bool) -> Answer:
     with tempfile.TemporaryDirectory(prefix="slackswap-") as folder:
         model, solution = str(Path(folder) / "program.mps"), Path(folder) / "program.sol"
-        variables, names, rows, _ = program.problem.writeMPS(model, rename=1)
+        variables, names, rows, _ = program.problem.writeMPS(model, rename=1, mip=not relax)
         command = [_find_cbc(), model, "-randomSeed", "1", "-randomCbcSeed", "1"]
         seconds = limits.remaining_seconds()
         if seconds is not None:
