@@ -21,6 +21,9 @@ DEFAULT_GAP: Final = 0.001
 DEFAULT_TIME_LIMIT_SECONDS: Final = 60.0
 BACKENDS: Final = ("highs", "cbc")
 
+SMALLEST_GAP: Final = 1e-6
+"""A gap that counts as none: solvers of programs compute in floating point, and bounds leave them a margin."""
+
 _CONTRADICTION: Final = 1e-6
 """How far, relatively, a bound may lie above a simulated step time by rounding; more is an error of ours."""
 
@@ -48,7 +51,7 @@ def solve(
     budget
         Bytes, or a text such as ``"50%"`` (of the keep-all peak) or ``"12GiB"``; None for the instance's own.
     gap
-        Relative gap between step time and bound that is good enough to stop.
+        Relative gap between step time and bound that is good enough to stop; below `SMALLEST_GAP` it counts as that.
     time_limit_seconds
         How long the solver may run; None for as long as it takes.
     backend
@@ -130,7 +133,7 @@ def compare(
                 )
                 if on_result is not None:
                     on_result(group[-1])
-            rows.extend(_share_bound(group, gap))
+            rows.extend(_share_bound(group, checked.gap))
     return tuple(rows)
 
 
@@ -148,7 +151,7 @@ def check_options(*, gap: float, time_limit_seconds: float | None, backend: str)
         raise OptionError(f"time limit: must be a positive number of seconds, got {time_limit_seconds}")
     if backend not in BACKENDS:
         raise OptionError(f"backend: must be one of {', '.join(BACKENDS)}, got {backend!r}")
-    return SolveOptions(gap=gap, time_limit_seconds=time_limit_seconds, backend=backend)
+    return SolveOptions(gap=max(gap, SMALLEST_GAP), time_limit_seconds=time_limit_seconds, backend=backend)
 
 
 def resolve_budget(instance: Instance, graph: Graph, budget: BudgetLike) -> int:
@@ -208,7 +211,7 @@ class _Case:
             instance=self.instance.name,
             solver=self.solver,
             method=self.claim.method,
-            status=Status.OPTIMAL if gap_ratio <= self.options.gap else Status.FEASIBLE,
+            status=_judge_gap(gap_ratio, self.options.gap),
             budget_bytes=self.budget_bytes,
             peak_bytes=simulation.peak_bytes,
             ideal_seconds=ideal,
@@ -292,10 +295,23 @@ def _find_gap(step_seconds: float, bound_seconds: float) -> float:
     return (step_seconds - bound_seconds) / bound_seconds if bound_seconds > 0 else 0.0
 
 
+def _judge_gap(gap_ratio: float, gap: float) -> Status:
+    """Say whether a plan is as good as was asked for."""
+    return Status.OPTIMAL if gap_ratio <= gap else Status.FEASIBLE
+
+
 def _share_bound(group: Sequence[Result], gap: float) -> list[Result]:
     """Measure all results for one instance and budget against the best bound among them."""
     bounds = [result.bound_seconds for result in group if result.bound_seconds is not None]
     is_infeasible = any(result.status is Status.INFEASIBLE for result in group)
+    for result in group:
+        step = result.step_seconds
+        if step is not None and (is_infeasible or max(bounds) > step * (1 + _CONTRADICTION)):
+            claim = "that no plan fits" if is_infeasible else f"that no plan takes less than {max(bounds)} s"
+            raise SolverError(
+                f"solvers contradict each other on {result.instance!r} at {result.budget_bytes} bytes: one claims"
+                f" {claim}, but a plan of {result.solver} takes {step} s; please report this"
+            )
     shared = []
     for result in group:
         if result.step_seconds is None:
@@ -306,7 +322,7 @@ def _share_bound(group: Sequence[Result], gap: float) -> list[Result]:
             continue
         bound = min(max(bounds), result.step_seconds)
         gap_ratio = _find_gap(result.step_seconds, bound)
-        status = Status.OPTIMAL if gap_ratio <= gap else Status.FEASIBLE
+        status = _judge_gap(gap_ratio, gap)
         shared.append(_change(result, status=status, bound_seconds=bound, gap_ratio=gap_ratio))
     return shared
 

@@ -39,7 +39,7 @@ SMALL = f'{{{HEADER}, "device": {DEVICE}, "layers": [{LAYER}]}}'
 
 names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)
 seconds = st.floats(min_value=0, max_value=1e9, allow_nan=False)
-rates = st.floats(min_value=0, exclude_min=True, allow_nan=False, allow_infinity=False)
+rates = st.floats(min_value=1e-6, allow_nan=False, allow_infinity=False)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | names,
     lambda values: st.lists(values, max_size=3) | st.dictionaries(names, values, max_size=3),

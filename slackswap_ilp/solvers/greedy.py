@@ -115,7 +115,7 @@ class _LineSearch:
                 return None
             else:
                 low, high = high, min(top, high + max(1, high // 8, 0 if found is None else found.overflow_bytes))
-        while high - low > self.overflow_bytes * _RESOLUTION and self._may_go_on():
+        while high - low > max(1, self.overflow_bytes * _RESOLUTION) and self._may_go_on():
             middle = (low + high) // 2
             found = self._evaluate(line, middle)
             if found is None or found.step_seconds is None:

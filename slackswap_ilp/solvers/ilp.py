@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from slackswap_ilp.analysis import Graph
+from slackswap_ilp.errors import SolverError
 from slackswap_ilp.plan import Action, Plan
 from slackswap_ilp.solvers.backend import Answer, Limits, Outcome, solve_program
 from slackswap_ilp.solvers.base import Claim, Monitor, Problem, SolveOptions
@@ -136,7 +137,9 @@ class _Run:
                 options=WITHOUT_PRESOLVE,
             )
         if answer.outcome is Outcome.INFEASIBLE:
-            return self.step_seconds is not None
+            if self.step_seconds is not None:
+                raise SolverError(f"{self.options.backend} calls a relaxation infeasible that a plan satisfies")
+            return False
         self._raise_bound(self._to_bound(relaxed, answer.bound))
         return True
 
@@ -144,8 +147,8 @@ class _Run:
         """Return the step time that a bound on a program's objective proves."""
         if overhead is None:
             return None
-        seconds = max(0.0, overhead) * relaxed.scale.seconds_per_unit
-        return self.graph.ideal_seconds + seconds - BOUND_MARGIN * self.graph.ideal_seconds
+        seconds = self.graph.ideal_seconds + max(0.0, overhead) * relaxed.scale.seconds_per_unit
+        return seconds * (1 - BOUND_MARGIN)
 
     def _relax(self, fluid: FluidProgram) -> Answer:
         return solve_program(fluid.program, backend=self.options.backend, limits=self._limits(), relax=True)

@@ -18,8 +18,10 @@ class Scale:
 
 
 def find_scale(graph: Graph) -> Scale:
-    """Choose units in which the keep-all peak and the ideal step are of a size that solvers like."""
-    seconds = graph.ideal_seconds
-    if seconds <= 0:
-        seconds = max(graph.swap_out_seconds(number) for number in range(graph.num_activations)) if graph.sizes else 1.0
-    return Scale(max(1, keep_all_peak(graph)) / _PEAK_UNITS, seconds / _STEP_UNITS)
+    """Choose units in which the keep-all peak, the ideal step and the longest copy are of a size that solvers like.
+
+    On a link so slow that one copy outlasts the step, the copy counts: else its rate would be too small to be seen.
+    """
+    copies = (max(graph.swap_out_seconds(a), graph.swap_in_seconds(a)) for a in range(graph.num_activations))
+    seconds = max([graph.ideal_seconds, *copies])
+    return Scale(max(1, keep_all_peak(graph)) / _PEAK_UNITS, seconds / _STEP_UNITS if seconds > 0 else 1.0)
