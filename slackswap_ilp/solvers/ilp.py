@@ -5,6 +5,7 @@ which actions to take; rounding, repair and local search, judged by scheduled tr
 leaves a gap, small graphs get the exact program, and on others the time that is left goes into raising the bound.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -28,18 +29,20 @@ WITHOUT_PRESOLVE: Final[Mapping[str, str]] = MappingProxyType({"presolve": "off"
 """HiGHS 1.16's presolve of integer programs was seen to cut off solutions: where a proof counts, it is off."""
 
 _BOUND_WINDOW: Final = 1
-_PLAN_WINDOWS: Final = (3, 12)
-_BUDGET_SHARES: Final = (1.0, 0.998, 0.995, 0.99, 0.98)
+_ROUND_WINDOW: Final = 3
+_WIDE_WINDOW: Final = 12
+_ROUND_SHARES: Final = (1.0, 0.998)
 _THRESHOLDS: Final = (0.5, 0.9, 0.25, 0.05)
 _MOST_EXACT_LAYERS: Final = 60
 _MOST_EXACT_INTEGERS: Final = 3000
 _MAX_EVALUATIONS: Final = 3000
 _MAX_REPAIRS: Final = 400
-_DIVE_SHARES: Final = (0.998, 1.0, 0.995)
+_DIVE_SHARES: Final = (0.998, 1.0, 0.995, 0.99)
 _DIVE_WINDOW: Final = 6
 _DIVE_GAP: Final = 1e-4
 _DIVE_NODES: Final = 1
-_MAX_DIVE_EVALUATIONS: Final = 3000
+_MAX_ROUND_EVALUATIONS: Final = 500
+_WORTH_IMPROVING: Final = 1.003
 
 
 def solve_ilp(problem: Problem, options: SolveOptions, monitor: Monitor) -> Claim:
@@ -175,23 +178,28 @@ class _Run:
             return Claim(plan=None, is_infeasible=True, method="exact")
         self._raise_bound(answer.bound_seconds)
         seconds = answer.objective_seconds
-        if answer.plan is not None and seconds is not None and seconds < (self.step_seconds or float("inf")):
+        if answer.plan is not None and seconds is not None and seconds < (self.step_seconds or math.inf):
             self.exact_plan, self.step_seconds = answer.plan, seconds
         return self._claim("exact")
 
     def _search(self) -> None:
-        """Round restrictions of the fluid program, for the budget and for a little less, and search around the best."""
-        for window in _PLAN_WINDOWS:
-            for share in _BUDGET_SHARES:
-                if self.is_over or not self._round(window, int(share * self.problem.budget_bytes)):
-                    break
-            if self.step_seconds is not None:
-                break
+        """Round and dive, for the budget and for a little less, then search around the best."""
+        for share in _ROUND_SHARES:
+            self._round(_ROUND_WINDOW, share)
+        for share in _DIVE_SHARES:
+            self._dive(share)
+        if self.step_seconds is None:
+            self._round(_WIDE_WINDOW, 1.0)
         if self.best is not None and not self.is_over:
             self._offer(improve(self._make_search(_MAX_EVALUATIONS), self.best))
-        for share in _DIVE_SHARES:
-            if not self.is_over:
-                self._dive(int(share * self.problem.budget_bytes))
+
+    def _search_around(self, found: Evaluation, max_evaluations: int) -> Evaluation:
+        """Make an evaluation fit, and improve it if it is worth it."""
+        if found.step_seconds is None:
+            found = repair(self._make_search(_MAX_REPAIRS), found)
+        if found.step_seconds is None or found.step_seconds > (self.step_seconds or math.inf) * _WORTH_IMPROVING:
+            return found
+        return improve(self._make_search(max_evaluations), found)
 
     def _make_search(self, max_evaluations: int) -> Search:
         return Search(
@@ -202,12 +210,21 @@ class _Run:
             max_evaluations=max_evaluations,
         )
 
-    def _round(self, window: int, budget_bytes: int) -> bool:
-        """Round the restriction for a budget; returns False if it has no solution."""
+    def _restrict(self, window: int, share: float) -> tuple[FluidProgram, Answer] | None:
+        """Relax the restriction for a share of the budget; None if it is time to stop or it has no solution."""
+        if self.is_over:
+            return None
+        budget_bytes = int(share * self.problem.budget_bytes)
         closed = make_fluid_program(self.graph, budget_bytes=budget_bytes, window=window, is_closed=True)
         answer = self._relax(closed)
-        if answer.objective is None:
-            return False
+        return None if answer.objective is None else (closed, answer)
+
+    def _round(self, window: int, share: float) -> None:
+        """Round the restriction for a share of the budget, and search around what that gives."""
+        restricted = self._restrict(window, share)
+        if restricted is None:
+            return
+        closed, answer = restricted
         seen: set[tuple[Action, ...]] = set()
         for threshold in _THRESHOLDS:
             actions = tuple(read_actions(closed, answer.values, threshold))
@@ -215,17 +232,15 @@ class _Run:
                 continue
             seen.add(actions)
             found = evaluate(self.graph, actions, budget_bytes=self.problem.budget_bytes)
-            if found is not None and found.step_seconds is None:
-                found = repair(self._make_search(_MAX_REPAIRS), found)
-            self._offer(found)
-        return True
+            if found is not None:
+                self._offer(self._search_around(found, _MAX_ROUND_EVALUATIONS))
 
-    def _dive(self, budget_bytes: int) -> None:
+    def _dive(self, share: float) -> None:
         """Fix what the restriction's relaxation decides in whole, solve for the rest, and search around that."""
-        closed = make_fluid_program(self.graph, budget_bytes=budget_bytes, window=_DIVE_WINDOW, is_closed=True)
-        answer = self._relax(closed)
-        if answer.objective is None:
+        restricted = self._restrict(_DIVE_WINDOW, share)
+        if restricted is None:
             return
+        closed, answer = restricted
         for variable in (*closed.keep.values(), *closed.swap.values()):
             closed.program.fix_if_whole(variable, answer.values[variable])
         answer = solve_program(
@@ -238,9 +253,7 @@ class _Run:
             return
         found = evaluate(self.graph, read_actions(closed, answer.values), budget_bytes=self.problem.budget_bytes)
         if found is not None and not self.is_over:
-            search = self._make_search(_MAX_DIVE_EVALUATIONS)
-            found = repair(search, found) if found.step_seconds is None else found
-            self._offer(improve(search, found))
+            self._offer(self._search_around(found, _MAX_EVALUATIONS))
 
     def _prove_by_branching(self, relaxed: FluidProgram) -> None:
         """Raise the bound by solving the relaxation in whole decisions for as long as there is time."""
