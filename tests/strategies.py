@@ -169,6 +169,6 @@ def find_budget_range(instance: Instance) -> tuple[int, int]:
 
 
 def random_budget_bytes(instance: Instance, rng: random.Random) -> int:
-    """Return a budget from the smallest feasible one to the keep-all peak, both included, more often a tight one; at least 1."""
+    """Return a budget from the smallest feasible one (or 1) to the keep-all peak, more often a tight one."""
     smallest, keep_all = find_budget_range(instance)
     return max(1, min(rng.randint(smallest, keep_all), rng.randint(smallest, keep_all)))

@@ -1,5 +1,6 @@
 """What the solvers expect of a vector of actions: whether it fits, and what it costs with scheduled transfers."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,10 +45,17 @@ class Evaluation:
         return self.step_seconds < other.step_seconds
 
 
-def evaluate(graph: Graph, actions: Sequence[Action], *, budget_bytes: int) -> Evaluation | None:
+def evaluate(
+    graph: Graph, actions: Sequence[Action], *, budget_bytes: int, cutoff_seconds: float = math.inf
+) -> Evaluation | None:
     """Schedule and time a vector of actions; None if it runs or swaps what may not be.
 
     Actions of what backward needs in no way are turned into "keep", which costs nothing.
+
+    Parameters
+    ----------
+    cutoff_seconds
+        A step time of no interest: None also if running layers again alone takes the step there.
     """
     closure = derive_closure(graph, actions)
     if any(
@@ -56,6 +64,8 @@ def evaluate(graph: Graph, actions: Sequence[Action], *, budget_bytes: int) -> E
         actions = normalise_actions(graph, actions)
         closure = derive_closure(graph, actions)
     if not is_runnable(graph, closure) or not _is_swappable(graph, actions, closure):
+        return None
+    if graph.ideal_seconds + closure.recompute_seconds(graph) >= cutoff_seconds:
         return None
     overflow = max(0, tight_peak(graph, actions, closure) - budget_bytes)
     if overflow:

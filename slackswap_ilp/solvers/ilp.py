@@ -41,8 +41,8 @@ _DIVE_SHARES: Final = (0.998, 1.0, 0.995, 0.99)
 _DIVE_WINDOW: Final = 6
 _DIVE_GAP: Final = 1e-4
 _DIVE_NODES: Final = 1
-_MAX_ROUND_EVALUATIONS: Final = 500
-_WORTH_IMPROVING: Final = 1.003
+_MAX_ROUND_EVALUATIONS: Final = 800
+_WORTH_IMPROVING: Final = 1.02
 
 
 def solve_ilp(problem: Problem, options: SolveOptions, monitor: Monitor) -> Claim:

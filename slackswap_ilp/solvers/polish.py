@@ -11,6 +11,7 @@ from slackswap_ilp.analysis import Graph
 from slackswap_ilp.plan import Action
 from slackswap_ilp.solvers.base import Monitor
 from slackswap_ilp.solvers.evaluate import Evaluation, evaluate, tight_ledger
+from slackswap_ilp.units import SECONDS_TOLERANCE
 
 _NEGLIGIBLE: Final = 1e-6
 """Share of the budget below which an activation is not worth a move."""
@@ -55,7 +56,8 @@ def improve(search: Search, start: Evaluation) -> Evaluation:
             evaluations += 1
             actions = list(best.actions)
             actions[activation] = action
-            found = evaluate(search.graph, actions, budget_bytes=search.budget_bytes)
+            cutoff = math.inf if best.step_seconds is None else best.step_seconds
+            found = evaluate(search.graph, actions, budget_bytes=search.budget_bytes, cutoff_seconds=cutoff)
             if found is not None and found.is_better_than(best):
                 best, has_improved = found, True
                 if found.step_seconds is not None:
@@ -112,9 +114,12 @@ def _find_moves(search: Search, best: Evaluation) -> Iterator[tuple[int, Action]
         numbers = _find_present(graph, best)
     else:
         yield from _find_borders(graph, best)
+    busy_seconds = graph.ideal_seconds + best.closure.recompute_seconds(graph)
+    is_stalled = best.step_seconds is None or best.step_seconds > busy_seconds * (1 + SECONDS_TOLERANCE)
     for number in numbers:
         for action in (Action.KEEP, Action.SWAP, Action.RECOMPUTE):
-            if best.actions[number] is not action:
+            # Without waiting, only running less again makes the step shorter.
+            if best.actions[number] is not action and (is_stalled or best.actions[number] is Action.RECOMPUTE):
                 yield number, action
 
 
