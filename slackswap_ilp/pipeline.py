@@ -24,6 +24,9 @@ BACKENDS: Final = ("highs", "cbc")
 SMALLEST_GAP: Final = 1e-6
 """A gap that counts as none: solvers of programs compute in floating point, and bounds leave them a margin."""
 
+EXPLANATION_SECONDS: Final = 10.0
+"""How long, after a solve without a plan, the search for the budgets between which the least one lies may take."""
+
 _CONTRADICTION: Final = 1e-6
 """How far, relatively, a bound may lie above a simulated step time by rounding; more is an error of ours."""
 
@@ -87,8 +90,9 @@ def solve(
     if is_cancelled is not None:
         monitor.is_cancelled = is_cancelled
     claim = solve_problem(Problem(graph, budget_bytes), options, monitor)
+    runtime_seconds = time.monotonic() - started
     case = _Case(instance, graph, solver, budget_bytes, options, monitor.is_cancelled, claim)
-    return case.judge(runtime_seconds=time.monotonic() - started, is_interrupted=monitor.is_cancelled())
+    return case.judge(runtime_seconds=runtime_seconds, is_interrupted=monitor.is_cancelled())
 
 
 def compare(
@@ -113,6 +117,10 @@ def compare(
     for name in solvers:
         find_solver(name)
     checked = check_options(gap=gap, time_limit_seconds=time_limit_seconds, backend=backend)
+    instances = tuple(instances)
+    for instance in instances:
+        for budget in budgets:
+            resolve_budget(instance, make_graph(instance), budget)
     for instance in instances:
         for budget in budgets:
             group: list[Result] = []
@@ -172,8 +180,10 @@ def resolve_budget(instance: Instance, graph: Graph, budget: BudgetLike) -> int:
         return available
     if isinstance(budget, str):
         budget = parse_budget(budget)
-    elif isinstance(budget, int):
+    elif isinstance(budget, int) and not isinstance(budget, bool):
         budget = Budget(num_bytes=budget)
+    elif not isinstance(budget, Budget):
+        raise OptionError(f"budget: must be whole bytes, a text such as '50%' or '12GiB', or a Budget, got {budget!r}")
     resolved = budget.in_bytes(keep_all_peak(graph))
     if resolved <= 0:
         raise OptionError("budget: must be at least one byte, the share given rounds down to none")
@@ -198,7 +208,7 @@ class _Case:
         ideal = self.graph.ideal_seconds
         bound = max(ideal, self.claim.bound_seconds or 0.0)
         if simulation is None:
-            return self._explain_nothing(runtime_seconds, is_interrupted)
+            return self._explain_nothing(runtime_seconds=runtime_seconds, is_interrupted=is_interrupted)
         step = simulation.step_seconds
         if self.claim.is_infeasible or bound > step * (1 + _CONTRADICTION):
             raise SolverError(
@@ -242,14 +252,23 @@ class _Case:
             )
         return simulation
 
-    def _explain_nothing(self, runtime_seconds: float, is_interrupted: bool) -> Result:
+    def _explain_nothing(self, *, runtime_seconds: float, is_interrupted: bool) -> Result:
         """Say why there is no plan, and at which budget there would be one."""
-        limits = find_budget_limits(self.graph, backend=self.options.backend, is_cancelled=self.is_cancelled)
-        is_infeasible = self.claim.is_infeasible or limits.necessary_bytes > self.budget_bytes
-        least = f"no plan of this kind fits into less than {limits.necessary_bytes} bytes"
-        least += f" ({format_bytes(limits.necessary_bytes)}), proven"
-        if limits.sufficient_bytes is not None:
-            least += f"; a plan was found for {limits.sufficient_bytes} bytes ({format_bytes(limits.sufficient_bytes)})"
+        limits = find_budget_limits(
+            self.graph,
+            backend=self.options.backend,
+            monitor=Monitor(is_cancelled=self.is_cancelled, deadline=time.monotonic() + EXPLANATION_SECONDS),
+        )
+        if self.claim.is_infeasible and limits.sufficient_bytes <= self.budget_bytes:
+            raise SolverError(
+                f"{self.solver} contradicts a plan: it claims that none of {self.instance.name!r} fits into"
+                f" {self.budget_bytes} bytes, but one fits into {limits.sufficient_bytes}; please report this"
+            )
+        necessary_bytes = max(limits.necessary_bytes, self.budget_bytes + 1 if self.claim.is_infeasible else 0)
+        is_infeasible = necessary_bytes > self.budget_bytes
+        least = f"no plan of this kind fits into less than {necessary_bytes} bytes"
+        least += f" ({format_bytes(necessary_bytes)}), proven"
+        least += f"; a plan was found for {limits.sufficient_bytes} bytes ({format_bytes(limits.sufficient_bytes)})"
         given = f"{self.budget_bytes} bytes ({format_bytes(self.budget_bytes)})"
         if is_infeasible:
             message = f"infeasible at {given}: {least}"
@@ -267,7 +286,7 @@ class _Case:
             bound_seconds=None if is_infeasible else self.claim.bound_seconds,
             runtime_seconds=runtime_seconds,
             is_interrupted=is_interrupted,
-            necessary_budget_bytes=limits.necessary_bytes,
+            necessary_budget_bytes=necessary_bytes,
             sufficient_budget_bytes=limits.sufficient_bytes,
         )
 
@@ -290,14 +309,16 @@ def count_actions(instance: Instance, plan: Plan | None) -> dict[str, int]:
     }
 
 
-def _find_gap(step_seconds: float, bound_seconds: float) -> float:
-    """Return (step - bound) / bound; 0 for a step that takes no time at all."""
-    return (step_seconds - bound_seconds) / bound_seconds if bound_seconds > 0 else 0.0
+def _find_gap(step_seconds: float, bound_seconds: float) -> float | None:
+    """Return (step - bound) / bound; 0 for a step that takes no time at all, None for another above a bound of 0."""
+    if bound_seconds > 0:
+        return (step_seconds - bound_seconds) / bound_seconds
+    return 0.0 if step_seconds == 0 else None
 
 
-def _judge_gap(gap_ratio: float, gap: float) -> Status:
+def _judge_gap(gap_ratio: float | None, gap: float) -> Status:
     """Say whether a plan is as good as was asked for."""
-    return Status.OPTIMAL if gap_ratio <= gap else Status.FEASIBLE
+    return Status.OPTIMAL if gap_ratio is not None and gap_ratio <= gap else Status.FEASIBLE
 
 
 def _share_bound(group: Sequence[Result], gap: float) -> list[Result]:

@@ -26,11 +26,15 @@ import pulp
 from slackswap_ilp.errors import SolverError
 from slackswap_ilp.solvers.program import Program, Variable
 
-INTEGRALITY_TOLERANCE: Final = 1e-6
-"""How far from a whole number an integer variable's value may be."""
+BOUND_MARGIN: Final = 1e-7
+"""Share by which a proven bound is lowered, because solvers prove it to a tolerance only."""
+
+BOUND_TOLERANCE: Final = 1e-6
+"""Units of a program by which a proven bound is lowered besides: solvers' tolerances are absolute."""
 
 _POLL_SECONDS: Final = 0.05
 _LEAST_SECONDS: Final = 0.01
+_GRACE_SECONDS: Final = 2.0
 _CBC_DIGITS: Final = 1e-5
 """Relative error of the numbers in CBC's log, which have six digits."""
 
@@ -88,6 +92,10 @@ class Limits:
         """Return what is left until the deadline, None for no limit."""
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
+    def is_overdue(self) -> bool:
+        """Whether the deadline has passed by more than a solver may need to wind up."""
+        return self.deadline is not None and time.monotonic() > self.deadline + _GRACE_SECONDS
+
 
 Progress = Callable[[float | None, float | None], None]
 """Called with objective and bound so far whenever the solver tells."""
@@ -101,7 +109,8 @@ def solve_program(
     relax: bool = False,
     start: Mapping[Variable, float] | None = None,
     on_progress: Progress | None = None,
-    options: Mapping[str, Any] | None = None,
+    presolve: bool = True,
+    max_nodes: int | None = None,
 ) -> Answer:
     """Minimise a program.
 
@@ -111,8 +120,17 @@ def solve_program(
         ``"highs"`` or ``"cbc"``.
     relax
         Whether to let integer variables take any value in their range.
+    limits
+        When to end, beside success.
     start
         Values of a known solution to start from (HiGHS only; CBC runs without it).
+    on_progress
+        Called, in the caller's thread, with objective and bound whenever they change (HiGHS only).
+    presolve
+        Whether the solver may simplify the program first. HiGHS 1.16's presolve of integer programs was seen to cut
+        off solutions: where a proof counts, it has to be off.
+    max_nodes
+        How many nodes the search for whole solutions may open; None for any number.
 
     Raises
     ------
@@ -120,15 +138,24 @@ def solve_program(
         If the solver is missing or fails.
     """
     if backend == "highs":
-        return _solve_with_highs(program, limits, relax, start, on_progress, options or {})
+        options: dict[str, Any] = {} if presolve else {"presolve": "off", "mip_allow_restart": False}
+        if max_nodes is not None:
+            options["mip_max_nodes"] = max_nodes
+        return _solve_with_highs(program, limits, options, relax=relax, start=start, on_progress=on_progress)
     if backend == "cbc":
-        return _solve_with_cbc(program, limits, relax)
+        switches = [] if presolve else ["-presolve", "off", "-preprocess", "off"]
+        if max_nodes is not None:
+            switches += ["-maxNodes", str(max_nodes)]
+        return _solve_with_cbc(program, limits, switches, relax=relax)
     raise SolverError(f"backend: must be 'highs' or 'cbc', got {backend!r}")
 
 
 @functools.cache
 def _print_banner_unseen() -> None:
-    """Let HiGHS print its banner, which no option stops, to nowhere, so that stdout stays the caller's."""
+    """Let HiGHS print its banner, which no option stops, to nowhere, so that stdout stays the caller's.
+
+    For that moment, once in a process, all of the process's standard output goes nowhere.
+    """
     flush = ctypes.CDLL(None).fflush
     flush(None)
     kept = os.dup(1)
@@ -136,7 +163,7 @@ def _print_banner_unseen() -> None:
     try:
         os.dup2(nowhere, 1)
         model = highspy.Highs()
-        model.setOptionValue("output_flag", False)
+        model.setOptionValue("output_flag", False)  # noqa: FBT003 - HiGHS takes it by position only
         model.addVar(0.0, 1.0)
         model.run()
         flush(None)
@@ -149,10 +176,11 @@ def _print_banner_unseen() -> None:
 def _solve_with_highs(
     program: Program,
     limits: Limits,
+    options: Mapping[str, Any],
+    *,
     relax: bool,
     start: Mapping[Variable, float] | None,
     on_progress: Progress | None,
-    options: Mapping[str, Any],
 ) -> Answer:
     _print_banner_unseen()
     problem = program.problem
@@ -162,7 +190,6 @@ def _solve_with_highs(
         gapRel=0.0,
         gapAbs=limits.gap,
         threads=1,
-        timeLimit=limits.remaining_seconds(),
         random_seed=0,
         **options,
     )
@@ -174,6 +201,9 @@ def _solve_with_highs(
         solution = highspy.HighsSolution()
         solution.col_value = [start.get(variable, 0.0) for variable in variables]
         model.setSolution(solution)
+    seconds = limits.remaining_seconds()
+    if seconds is not None:
+        model.setOptionValue("time_limit", seconds)
     _run_highs(model, limits, on_progress if not relax else None)
     return _read_highs(model, variables, is_integer=bool(program.integers) and not relax)
 
@@ -181,12 +211,13 @@ def _solve_with_highs(
 def _run_highs(model: Any, limits: Limits, on_progress: Progress | None) -> None:
     """Run HiGHS in a thread of its own, so that Ctrl-C and cancellation reach it."""
     stop = threading.Event()
+    told: list[tuple[float | None, float | None]] = [(None, None)]
 
     def react(event: Any) -> None:
         if stop.is_set():
             event.interrupt()
-        if on_progress is not None and event.data_out is not None:
-            on_progress(_finite(event.data_out.mip_primal_bound), _finite(event.data_out.mip_dual_bound))
+        if event.data_out is not None:
+            told[0] = _finite(event.data_out.mip_primal_bound), _finite(event.data_out.mip_dual_bound)
 
     def interrupt(event: Any) -> None:
         if stop.is_set():
@@ -206,11 +237,15 @@ def _run_highs(model: Any, limits: Limits, on_progress: Progress | None) -> None
 
     thread = threading.Thread(target=work, name="highs", daemon=True)
     thread.start()
+    passed_on = told[0]
     try:
         while thread.is_alive():
             thread.join(_POLL_SECONDS)
             if limits.is_cancelled():
                 stop.set()
+            if on_progress is not None and told[0] != passed_on:
+                passed_on = told[0]
+                on_progress(*passed_on)
     except BaseException:
         stop.set()
         thread.join(2.0)
@@ -226,7 +261,7 @@ def _read_highs(model: Any, variables: list[Variable], *, is_integer: bool) -> A
     if said in (status.kInfeasible, status.kUnboundedOrInfeasible):
         return Answer(Outcome.INFEASIBLE, None, None, {})
     info = model.getInfo()
-    has_solution = info.primal_solution_status == 2  # noqa: PLR2004 - HiGHS's number for "feasible"
+    has_solution = info.primal_solution_status == 2
     is_solved = said in (status.kOptimal, status.kObjectiveBound, status.kObjectiveTarget)
     stopped = (status.kTimeLimit, status.kInterrupt, status.kIterationLimit, status.kSolutionLimit)
     if not is_solved and said not in stopped:
@@ -240,17 +275,17 @@ def _read_highs(model: Any, variables: list[Variable], *, is_integer: bool) -> A
 
 
 def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) and abs(value) < 1e30 else None  # noqa: PLR2004
+    return value if math.isfinite(value) and abs(value) < 1e30 else None
 
 
-def _solve_with_cbc(program: Program, limits: Limits, relax: bool) -> Answer:
+def _solve_with_cbc(program: Program, limits: Limits, switches: list[str], *, relax: bool) -> Answer:
     with tempfile.TemporaryDirectory(prefix="slackswap-") as folder:
         model, solution = str(Path(folder) / "program.mps"), Path(folder) / "program.sol"
         variables, names, rows, _ = program.problem.writeMPS(model, rename=1, mip=not relax)
-        command = [_find_cbc(), model, "-randomSeed", "1", "-randomCbcSeed", "1"]
+        command = [_find_cbc(), model, "-randomSeed", "1", "-randomCbcSeed", "1", *switches]
         seconds = limits.remaining_seconds()
         if seconds is not None:
-            command += ["-sec", f"{max(seconds, _LEAST_SECONDS):.3f}"]
+            command += ["-timeMode", "elapsed", "-sec", f"{max(seconds, _LEAST_SECONDS):.3f}"]
         command += ["-initialSolve"] if relax else ["-allow", repr(limits.gap), "-ratio", "0", "-solve"]
         command += ["-printingOptions", "all", "-solution", str(solution)]
         log = _run_cbc(command, limits)
@@ -258,11 +293,13 @@ def _solve_with_cbc(program: Program, limits: Limits, relax: bool) -> Answer:
             return Answer(Outcome.STOPPED, None, None, {})
         verdict = solution.read_text(encoding="utf-8", errors="replace").partition("\n")[0]
         answer = pulp.COIN_CMD(msg=False).readsol_MPS(str(solution), program.problem, variables, names, rows)
-        return _read_cbc(verdict, log, dict(zip(variables, (answer[1][v.name] for v in variables), strict=True)), relax)
+        return _read_cbc(
+            verdict, log, dict(zip(variables, (answer[1][v.name] for v in variables), strict=True)), relax=relax
+        )
 
 
 def _run_cbc(command: list[str], limits: Limits) -> str | None:
-    """Run CBC to its end and return its log, or None if it was cancelled."""
+    """Run CBC to its end and return its log, or None if it was cancelled or did not keep its time."""
     try:
         process = subprocess.Popen(  # noqa: S603 - the program that comes with PuLP, on files of ours
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
@@ -276,7 +313,7 @@ def _run_cbc(command: list[str], limits: Limits) -> str | None:
                     log, _ = process.communicate(timeout=_POLL_SECONDS)
                     break
                 except subprocess.TimeoutExpired:
-                    if limits.is_cancelled():
+                    if limits.is_cancelled() or limits.is_overdue():
                         process.kill()
                         return None
         except BaseException:
@@ -296,7 +333,7 @@ def _find_cbc() -> str:
     return str(cbcbox.cbc_bin_path())
 
 
-def _read_cbc(verdict: str, log: str, values: dict[Variable, float], relax: bool) -> Answer:
+def _read_cbc(verdict: str, log: str, values: dict[Variable, float], *, relax: bool) -> Answer:
     """Translate the first line of CBC's solution file and what its log says of the bound."""
     if verdict.startswith(("Infeasible", "Integer infeasible")) or "infeasibility proved" in log:
         return Answer(Outcome.INFEASIBLE, None, None, {})

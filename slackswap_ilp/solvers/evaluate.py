@@ -72,7 +72,7 @@ def evaluate(
         return Evaluation(tuple(actions), overflow, None, closure, None)
     schedule = schedule_transfers(graph, actions, closure, budget_bytes=budget_bytes)
     assert schedule is not None, "the tightest schedule fits"
-    seconds = time_schedule(graph, actions, closure, schedule)
+    seconds = time_schedule(graph, closure, schedule)
     return Evaluation(tuple(actions), 0, seconds, closure, schedule)
 
 

@@ -1,12 +1,11 @@
 """The exact program: its optimum is the least step time of all plans, for small graphs.
 
 The other `exact_*` modules add one family of variables or constraints per function; docs/formulation.md has the same
-names. Unlike the fluid program's, its numbers are scaled to the graph, so that byte-sized examples solve as exactly as
-real ones; the scale is undone here.
+names.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,25 +15,18 @@ from slackswap_ilp.analysis import (
     derive_closure,
     make_plan,
     normalise_actions,
-    unswapped_ledger,
 )
 from slackswap_ilp.errors import SolverError
 from slackswap_ilp.plan import Action, Plan, Swap
 from slackswap_ilp.slots import parse_slot
-from slackswap_ilp.solvers.backend import INTEGRALITY_TOLERANCE, Limits, Outcome, Progress, solve_program
+from slackswap_ilp.solvers.backend import BOUND_MARGIN, BOUND_TOLERANCE, Limits, Outcome, Progress, solve_program
 from slackswap_ilp.solvers.exact_actions import add_actions, add_availability, add_causes, add_needs, add_reruns
 from slackswap_ilp.solvers.exact_memory import add_host_memory, add_memory
 from slackswap_ilp.solvers.exact_model import ExactProgram, Staircase, open_program
 from slackswap_ilp.solvers.exact_transfers import add_clock, add_link, add_transfer_stairs
-from slackswap_ilp.solvers.program import Variable
+from slackswap_ilp.solvers.program import INTEGRALITY_TOLERANCE, Variable
+from slackswap_ilp.solvers.transfers import scheduled_ledger, time_schedule
 from slackswap_ilp.solvers.triggers import find_triggers
-
-BOUND_MARGIN: Final = 1e-7
-"""Share of the step time by which a proven bound is lowered, because solvers prove it to a tolerance only."""
-
-_HIGHS_OPTIONS: Final = {"presolve": "off", "mip_allow_restart": False}
-"""HiGHS 1.16's presolve calls some feasible programs infeasible (one in a thousand random graphs); without it these
-programs solve no slower."""
 
 _MOST_TRIES: Final = 5
 
@@ -52,7 +44,7 @@ class ExactAnswer:
     bound_seconds
         A step time that no plan is below, None if none is proven.
     objective_seconds
-        What the program says the plan's step takes.
+        What the plan's step is expected to take.
     """
 
     outcome: Outcome
@@ -66,8 +58,8 @@ class ExactAnswer:
         return self.outcome is Outcome.INFEASIBLE
 
 
-def make_exact_program(graph: Graph, *, budget_bytes: int) -> ExactProgram:
-    """Build the exact program."""
+def make_exact_program(graph: Graph, *, budget_bytes: int, host_margin_bytes: int = 0) -> ExactProgram:
+    """Build the exact program; `host_margin_bytes` of host memory are left free."""
     exact = open_program(graph, budget_bytes)
     add_actions(exact)
     add_reruns(exact)
@@ -78,12 +70,12 @@ def make_exact_program(graph: Graph, *, budget_bytes: int) -> ExactProgram:
     add_clock(exact)
     add_link(exact)
     add_memory(exact)
-    add_host_memory(exact)
+    add_host_memory(exact, margin_bytes=host_margin_bytes)
     return exact
 
 
-def read_plan(exact: ExactProgram, values: Mapping[Variable, float]) -> Plan:
-    """Return the plan that a solution of the program stands for.
+def read_decisions(exact: ExactProgram, values: Mapping[Variable, float]) -> tuple[list[Action], Schedule]:
+    """Return the actions and the transfer schedule that a solution of the program stands for.
 
     Raises
     ------
@@ -108,8 +100,7 @@ def read_plan(exact: ExactProgram, values: Mapping[Variable, float]) -> Plan:
         complete = _find_rise(exact.complete[activation], values)
         releases[activation] = max(graph.last_forward_read[activation] + 1, complete)
         fetches[activation] = _find_rise(exact.issued[activation], values)
-    schedule = Schedule(releases, fetches)
-    return make_plan(graph, normalise_actions(graph, actions), schedule, budget_bytes=exact.budget_bytes)
+    return normalise_actions(graph, actions), Schedule(releases, fetches)
 
 
 def _find_rise(stairs: Staircase, values: Mapping[Variable, float]) -> int:
@@ -149,16 +140,16 @@ def solve_exact(
         plan = make_plan(graph, [Action.KEEP] * graph.num_activations, Schedule({}, {}), budget_bytes=budget_bytes)
         return ExactAnswer(Outcome.SOLVED, plan, graph.ideal_seconds, graph.ideal_seconds)
     bound: float | None = None
-    target = budget_bytes
+    target, host_margin = budget_bytes, 0
     for attempt in range(_MOST_TRIES):
-        exact = make_exact_program(graph, budget_bytes=target)
+        exact = make_exact_program(graph, budget_bytes=target, host_margin_bytes=host_margin)
         answer = solve_program(
             exact.program,
             backend=backend,
             limits=replace(limits, gap=limits.gap / exact.unit_seconds),
             start=_find_start(exact, start_plan) if start_plan is not None else None,
             on_progress=_translate(exact, on_progress) if on_progress is not None else None,
-            options=_HIGHS_OPTIONS,
+            presolve=False,
         )
         if attempt == 0:
             # No bound on the optimum is above the objective, however a solver rounds what it prints.
@@ -166,19 +157,21 @@ def solve_exact(
             bound = None if answer.bound is None else _lower_bound(exact, min(known))
         if answer.objective is None:
             is_proof = answer.outcome is Outcome.INFEASIBLE and attempt == 0
-            if is_proof and start_plan is not None and _find_excess(graph, start_plan, budget_bytes) <= 0:
+            if is_proof and start_plan is not None:
                 raise SolverError(
                     f"{backend} found no plan within {budget_bytes} bytes, but the plan to start from is one"
                 )
             return ExactAnswer(Outcome.INFEASIBLE if is_proof else Outcome.STOPPED, None, bound, None)
-        plan = read_plan(exact, answer.values)
-        excess = _find_excess(graph, plan, budget_bytes)
-        if excess <= 0:
-            plan = plan.model_copy(update={"budget_bytes": budget_bytes})
-            objective = _step_seconds(exact, answer.objective)
-            return ExactAnswer(answer.outcome, plan, bound, objective)
+        actions, schedule = read_decisions(exact, answer.values)
+        closure = derive_closure(graph, actions)
+        excess = max(scheduled_ledger(graph, actions, closure, schedule)) - budget_bytes
+        host_excess = _find_host_excess(graph, actions)
+        if excess <= 0 and host_excess <= 0:
+            plan = make_plan(graph, actions, schedule, budget_bytes=budget_bytes)
+            return ExactAnswer(answer.outcome, plan, bound, time_schedule(graph, closure, schedule))
         # Within the solver's tolerance, not to the byte: ask for a little more room.
-        target -= excess
+        target -= max(0, excess)
+        host_margin += max(0, host_excess)
     return ExactAnswer(Outcome.STOPPED, None, bound, None)
 
 
@@ -191,7 +184,7 @@ def _lower_bound(exact: ExactProgram, bound: float | None) -> float | None:
     """Return a solver's bound in seconds, less the margin for its tolerances."""
     if bound is None:
         return None
-    return max(exact.graph.ideal_seconds, _step_seconds(exact, bound) * (1 - BOUND_MARGIN))
+    return max(exact.graph.ideal_seconds, _step_seconds(exact, bound - BOUND_TOLERANCE) * (1 - BOUND_MARGIN))
 
 
 def _translate(exact: ExactProgram, on_progress: Progress) -> Progress:
@@ -204,27 +197,11 @@ def _translate(exact: ExactProgram, on_progress: Progress) -> Progress:
     return report
 
 
-def _find_excess(graph: Graph, plan: Plan, budget_bytes: int) -> int:
-    """Return the bytes by which a plan exceeds the budget, or the host's memory."""
-    decisions = [plan.activations[name] for name in graph.names]
-    actions = [decision.action for decision in decisions]
-    plan_actions = [Action(action) for action in actions]
-    closure = derive_closure(graph, plan_actions)
-    ledger = unswapped_ledger(graph, plan_actions, closure)
-    swapped = 0
-    for activation, decision in enumerate(decisions):
-        if isinstance(decision, Swap):
-            swapped += graph.sizes[activation]
-            release = parse_slot(decision.release_slot, graph.num_layers) or 0
-            fetch = parse_slot(decision.fetch_slot, graph.num_layers) or 0
-            held = (
-                *range(graph.last_forward_read[activation] + 1, release),
-                *range(fetch, closure.last_uses[activation] + 1),
-            )
-            for slot in held:
-                ledger[slot] += graph.sizes[activation]
-    host = graph.instance.device.host_memory_bytes
-    return max(max(ledger) - budget_bytes, 0 if host is None else swapped - host)
+def _find_host_excess(graph: Graph, actions: Sequence[Action]) -> int:
+    """Return the bytes by which swaps exceed the host's memory."""
+    host_bytes = graph.instance.device.host_memory_bytes
+    swapped = (size for size, action in zip(graph.sizes, actions, strict=True) if action is Action.SWAP)
+    return 0 if host_bytes is None else sum(swapped) - host_bytes
 
 
 def _find_start(exact: ExactProgram, plan: Plan) -> dict[Variable, float] | None:

@@ -96,11 +96,11 @@ def _add_workspaces(exact: ExactProgram) -> dict[int, list[Term]]:
     return workspaces
 
 
-def add_host_memory(exact: ExactProgram) -> None:
-    """Swap no more than the host can take (docs: host memory)."""
+def add_host_memory(exact: ExactProgram, *, margin_bytes: int) -> None:
+    """Swap no more than the host can take, less a margin (docs: host memory)."""
     graph = exact.graph
     host = graph.instance.device.host_memory_bytes
     if host is not None and exact.swap:
         unit = exact.unit_bytes
         terms = [(swap, graph.sizes[activation] / unit) for activation, swap in exact.swap.items()]
-        exact.program.at_most("host_memory", terms, host / unit)
+        exact.program.at_most("host_memory", terms, (host - margin_bytes) / unit)

@@ -33,8 +33,10 @@ class FluidProgram:
         where that has one output that matters.
     needed
         By activation, a staircase over its triggers: whether it is swapped and needed by then.
-    used_bytes
-        By slot, what is in memory before transfers change them.
+    stall, copied_out, freed, copied_in
+        By slot: waiting before it; bytes copied out, freed and copied in by its start.
+    change
+        By slot, the terms by which memory in use differs from the slot before, transfers apart.
     """
 
     graph: Graph
@@ -436,13 +438,14 @@ def add_memory(fluid: FluidProgram) -> None:
     graph, program = fluid.graph, fluid.program
     n = graph.num_layers
     limit: list[Term] = []
-    budget = 0.0
-    if fluid.budget_bytes is None:
+    budget_bytes = fluid.budget_bytes
+    if budget_bytes is None:
+        # What is minimised is the budget beyond what no plan does without.
+        budget_bytes = max(graph.fixed_bytes)
         least = program.variable("budget")
         limit = [(least, -1.0)]
         program.minimise([(least, 1.0)])
-    else:
-        budget = fluid.budget_bytes / fluid.scale.bytes_per_unit
+    most_bytes = sum(graph.sizes) + max(graph.forward_workspace)
     _add_host_memory(fluid)
     workspaces = _add_workspaces(fluid)
     used: list[Term] = []
@@ -456,7 +459,9 @@ def add_memory(fluid: FluidProgram) -> None:
             row.append((fluid.freed[slot], -1.0))
         if slot + 1 in fluid.copied_in and slot >= n - 1:
             row.append((fluid.copied_in[slot + 1], 1.0))
-        program.at_most(f"memory[{name}]", row, budget - graph.fixed_bytes[slot] / fluid.scale.bytes_per_unit)
+        room_bytes = budget_bytes - graph.fixed_bytes[slot]
+        if room_bytes < most_bytes:
+            program.at_most(f"memory[{name}]", row, room_bytes / fluid.scale.bytes_per_unit)
 
 
 def _add_workspaces(fluid: FluidProgram) -> dict[int, Variable]:

@@ -53,11 +53,15 @@ def find_greedy(graph: Graph, *, budget_bytes: int, monitor: Monitor) -> Evaluat
         for line in (None, *_find_lines(candidates)):
             found = search.find_least(line)
             is_better = found is not None and found.is_better_than(best)
-            best = found if is_better else best
+            if found is not None and is_better:
+                best = found
+                monitor.report(step_seconds=best.step_seconds)
             num_worse = 0 if is_better or best is None else num_worse + 1
             if num_worse >= _PATIENCE or monitor.is_over():
                 break
         closest = search.closest if search.closest.is_better_than(closest) else closest
+        if monitor.is_over():
+            break
     if best is not None:
         return best
     # Where the slack is not enough, the price of waiting: move out of the fullest slot whatever is cheapest there.

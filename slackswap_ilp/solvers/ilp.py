@@ -6,27 +6,19 @@ leaves a gap, small graphs get the exact program, and on others the time that is
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 from slackswap_ilp.analysis import Graph
 from slackswap_ilp.errors import SolverError
 from slackswap_ilp.plan import Action, Plan
-from slackswap_ilp.solvers.backend import Answer, Limits, Outcome, solve_program
+from slackswap_ilp.solvers.backend import BOUND_MARGIN, BOUND_TOLERANCE, Answer, Limits, Outcome, solve_program
 from slackswap_ilp.solvers.base import Claim, Monitor, Problem, SolveOptions
 from slackswap_ilp.solvers.evaluate import Evaluation, evaluate, plan_of
 from slackswap_ilp.solvers.exact import make_exact_program, solve_exact
 from slackswap_ilp.solvers.fluid import FluidProgram, make_fluid_program, read_actions
 from slackswap_ilp.solvers.greedy import find_greedy
 from slackswap_ilp.solvers.polish import Search, improve, repair
-
-BOUND_MARGIN: Final = 1e-7
-"""Relative margin that a solver's tolerances are given before its bound counts as proven."""
-
-WITHOUT_PRESOLVE: Final[Mapping[str, str]] = MappingProxyType({"presolve": "off"})
-"""HiGHS 1.16's presolve of integer programs was seen to cut off solutions: where a proof counts, it is off."""
 
 _BOUND_WINDOW: Final = 1
 _ROUND_WINDOW: Final = 3
@@ -61,6 +53,7 @@ class _Run:
     exact_plan: Plan | None = None
     step_seconds: float | None = None
     bound_seconds: float = field(init=False)
+    is_infeasible: bool = False
 
     def __post_init__(self) -> None:
         """Begin with the bound that needs no proof."""
@@ -102,6 +95,8 @@ class _Run:
             return self._solve_exactly()
         if not self.is_over:
             self._prove_by_branching(relaxed)
+        if self.is_infeasible:
+            return Claim(plan=None, is_infeasible=True, method="fluid")
         return self._claim("fluid")
 
     def _claim(self, method: str) -> Claim:
@@ -137,7 +132,7 @@ class _Run:
                 backend=self.options.backend,
                 limits=self._limits(),
                 relax=True,
-                options=WITHOUT_PRESOLVE,
+                presolve=False,
             )
         if answer.outcome is Outcome.INFEASIBLE:
             if self.step_seconds is not None:
@@ -150,8 +145,8 @@ class _Run:
         """Return the step time that a bound on a program's objective proves."""
         if overhead is None:
             return None
-        seconds = self.graph.ideal_seconds + max(0.0, overhead) * relaxed.scale.seconds_per_unit
-        return seconds * (1 - BOUND_MARGIN)
+        proven = max(0.0, overhead - BOUND_TOLERANCE) * relaxed.scale.seconds_per_unit
+        return (self.graph.ideal_seconds + proven) * (1 - BOUND_MARGIN)
 
     def _relax(self, fluid: FluidProgram) -> Answer:
         return solve_program(fluid.program, backend=self.options.backend, limits=self._limits(), relax=True)
@@ -247,7 +242,8 @@ class _Run:
             closed.program,
             backend=self.options.backend,
             limits=self._limits(_DIVE_GAP * self.bound_seconds / closed.scale.seconds_per_unit),
-            options={**WITHOUT_PRESOLVE, "mip_max_nodes": _DIVE_NODES},
+            presolve=False,
+            max_nodes=_DIVE_NODES,
         )
         if answer.objective is None:
             return
@@ -267,7 +263,11 @@ class _Run:
             backend=self.options.backend,
             limits=self._limits(self.options.gap * self.bound_seconds / unit / 4),
             on_progress=report,
-            options=WITHOUT_PRESOLVE,
+            presolve=False,
         )
         if answer.outcome is not Outcome.INFEASIBLE:
             self._raise_bound(self._to_bound(relaxed, answer.bound))
+        elif self.step_seconds is not None:
+            raise SolverError(f"{self.options.backend} calls a program infeasible that a plan satisfies")
+        else:
+            self.is_infeasible = True

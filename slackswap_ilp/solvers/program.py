@@ -7,7 +7,8 @@ from typing import Final, TypeAlias
 import pulp
 
 Variable: TypeAlias = pulp.LpVariable
-_WHOLE: Final = 1e-6
+INTEGRALITY_TOLERANCE: Final = 1e-6
+"""How far from a whole number an integer variable's value may be."""
 
 Terms: TypeAlias = Iterable[tuple[pulp.LpVariable, float]]
 
@@ -47,7 +48,7 @@ class Program:
     def fix_if_whole(self, variable: Variable, value: float) -> None:
         """Fix a binary variable at a value that is whole, within tolerance; leave it free otherwise."""
         whole = round(value)
-        if abs(value - whole) <= _WHOLE:
+        if abs(value - whole) <= INTEGRALITY_TOLERANCE:
             variable.lowBound = variable.upBound = float(whole)
 
     def at_most(self, name: str, terms: Terms, limit: float = 0.0) -> None:

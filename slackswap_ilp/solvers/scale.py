@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from slackswap_ilp.analysis import Graph, keep_all_peak
+from slackswap_ilp.analysis import Graph
 
-_PEAK_UNITS: Final = 32
+_SIZE_UNITS: Final = 64
 _STEP_UNITS: Final = 1000
 
 
@@ -18,10 +18,11 @@ class Scale:
 
 
 def find_scale(graph: Graph) -> Scale:
-    """Choose units in which the keep-all peak, the ideal step and the longest copy are of a size that solvers like.
+    """Choose units in which the activations, the ideal step and the longest copy are of a size that solvers like.
 
-    On a link so slow that one copy outlasts the step, the copy counts: else its rate would be too small to be seen.
+    Workspaces and gradients may dwarf the activations, but no plan changes them. On a link so slow that one copy
+    outlasts the step, the copy counts: else its rate would be too small to be seen.
     """
     copies = (max(graph.swap_out_seconds(a), graph.swap_in_seconds(a)) for a in range(graph.num_activations))
     seconds = max([graph.ideal_seconds, *copies])
-    return Scale(max(1, keep_all_peak(graph)) / _PEAK_UNITS, seconds / _STEP_UNITS if seconds > 0 else 1.0)
+    return Scale(max(1, sum(graph.sizes)) / _SIZE_UNITS, seconds / _STEP_UNITS if seconds > 0 else 1.0)

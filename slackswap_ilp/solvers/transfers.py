@@ -85,6 +85,18 @@ def schedule_transfers(
     return Schedule(_walk(held, seconds, swap_outs, budget_bytes), fetch_slots)
 
 
+def scheduled_ledger(graph: Graph, actions: Sequence[Action], closure: Closure, schedule: Schedule) -> list[int]:
+    """Return the bytes by slot under a schedule."""
+    ledger = unswapped_ledger(graph, actions, closure)
+    spans: list[tuple[int, int, int]] = []
+    for number, fetch in schedule.fetch_slots.items():
+        size = graph.sizes[number]
+        spans.append((size, graph.last_forward_read[number] + 1, schedule.release_slots[number] - 1))
+        spans.append((size, fetch, closure.last_uses[number]))
+    occupy(ledger, spans)
+    return ledger
+
+
 def occupy(ledger: list[int], spans: Iterable[tuple[int, int, int]]) -> None:
     """Add (bytes, first slot, last slot) to a ledger in place."""
     change = [0] * (len(ledger) + 1)
@@ -136,7 +148,7 @@ def _walk(
     return freed
 
 
-def time_schedule(graph: Graph, actions: Sequence[Action], closure: Closure, schedule: Schedule) -> float:
+def time_schedule(graph: Graph, closure: Closure, schedule: Schedule) -> float:
     """Return what the solvers expect the step to take; the simulator has the last word."""
     device = graph.instance.device
     is_half = device.duplex == "half"

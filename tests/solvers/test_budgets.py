@@ -17,7 +17,7 @@ def check_limits(instance: Instance, backend: str) -> tuple[bool, bool]:
     """Check both sides against the least peak of all plans; return whether each of them meets it."""
     smallest = find_smallest_budget(instance)
     graph = make_graph(instance)
-    limits = find_budget_limits(graph, backend=backend)
+    limits = find_budget_limits(graph, backend=backend, monitor=Monitor())
     assert max(graph.fixed_bytes) <= limits.necessary_bytes <= smallest
     assert limits.sufficient_bytes is not None
     assert smallest <= limits.sufficient_bytes
@@ -45,7 +45,7 @@ def test_budget_limits_enclose_the_least_budget_of_many_graphs(first_seed: int) 
 def test_budget_limits_of_a_model() -> None:
     """On a real model the two sides are within a hundredth, and at the sufficient one a plan is found."""
     graph = make_graph(generate("bert-large", layers=2))
-    limits = find_budget_limits(graph, backend="highs")
+    limits = find_budget_limits(graph, backend="highs", monitor=Monitor())
     assert limits.sufficient_bytes is not None
     assert limits.necessary_bytes <= limits.sufficient_bytes <= limits.necessary_bytes * 1.01
     options = SolveOptions(gap=0.5)
@@ -60,7 +60,7 @@ def test_budget_limits_when_cancelled() -> None:
     """Cancelled at once, the limits are weaker, not wrong."""
     for seed in range(10):
         instance = long_instance(seed)
-        limits = find_budget_limits(make_graph(instance), backend="highs", is_cancelled=lambda: True)
+        limits = find_budget_limits(make_graph(instance), backend="highs", monitor=Monitor(is_cancelled=lambda: True))
         smallest = find_smallest_budget(instance)
         assert limits.necessary_bytes <= smallest
         assert limits.sufficient_bytes is None or smallest <= limits.sufficient_bytes

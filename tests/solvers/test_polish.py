@@ -92,10 +92,12 @@ def test_search_stays_within_its_evaluations(
     """It evaluates no more neighbours than it may, none when cancelled, and then returns the start."""
     num_evaluated = 0
 
-    def count(graph: Graph, actions: list[Action], *, budget_bytes: int) -> Evaluation | None:
+    def count(
+        graph: Graph, actions: list[Action], *, budget_bytes: int, cutoff_seconds: float = math.inf
+    ) -> Evaluation | None:
         nonlocal num_evaluated
         num_evaluated += 1
-        return evaluate(graph, actions, budget_bytes=budget_bytes)
+        return evaluate(graph, actions, budget_bytes=budget_bytes, cutoff_seconds=cutoff_seconds)
 
     monkeypatch.setattr(polish, "evaluate", count)
     graph = make_graph(long_instance(3))

@@ -55,7 +55,7 @@ def test_schedule_fits_whenever_the_tightest_does() -> None:
             assert schedule is not None
             simulation = simulate(instance, make_plan(graph, actions, schedule))
             assert simulation.peak_bytes <= budget_bytes
-            assert time_schedule(graph, actions, closure, schedule) == simulation.step_seconds
+            assert time_schedule(graph, closure, schedule) == simulation.step_seconds
             num_swaps += len(schedule.fetch_slots)
         assert schedule_transfers(graph, actions, closure, budget_bytes=least - 1) is None
     assert num_swaps > NUM_SEEDS
@@ -70,7 +70,7 @@ def test_time_schedule_is_the_simulated_step_time() -> None:
         _, _, slots = read_plan(OracleGraph(instance), plan)
         schedule = Schedule({a: release for a, (release, _) in slots.items()}, {a: f for a, (_, f) in slots.items()})
         actions = [Action(plan.activations[name].action) for name in graph.names]
-        seconds = time_schedule(graph, actions, derive_closure(graph, actions), schedule)
+        seconds = time_schedule(graph, derive_closure(graph, actions), schedule)
         assert seconds == simulate(instance, plan).step_seconds
 
 
