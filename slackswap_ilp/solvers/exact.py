@@ -170,8 +170,9 @@ def solve_exact(
             plan = make_plan(graph, actions, schedule, budget_bytes=budget_bytes)
             return ExactAnswer(answer.outcome, plan, bound, time_schedule(graph, closure, schedule))
         # Within the solver's tolerance, not to the byte: ask for a little more room.
-        target -= max(0, excess)
-        host_margin += max(0, host_excess)
+        more_bytes = math.ceil(2 * INTEGRALITY_TOLERANCE * exact.unit_bytes)
+        target -= excess + more_bytes if excess > 0 else 0
+        host_margin += host_excess + more_bytes if host_excess > 0 else 0
     return ExactAnswer(Outcome.STOPPED, None, bound, None)
 
 
