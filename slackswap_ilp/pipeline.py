@@ -14,7 +14,7 @@ from slackswap_ilp.simulator import Simulation, simulate
 from slackswap_ilp.solvers.base import Claim, Monitor, Problem, SolveOptions
 from slackswap_ilp.solvers.budgets import find_budget_limits
 from slackswap_ilp.solvers.registry import find_solver
-from slackswap_ilp.units import Budget, format_bytes, parse_budget
+from slackswap_ilp.units import KIB, Budget, format_bytes, parse_budget
 
 DEFAULT_SOLVER: Final = "ilp"
 DEFAULT_GAP: Final = 0.001
@@ -207,7 +207,7 @@ class _Case:
         simulation = self._simulate()
         ideal = self.graph.ideal_seconds
         bound = max(ideal, self.claim.bound_seconds or 0.0)
-        if simulation is None:
+        if simulation is None or self.claim.plan is None:
             return self._explain_nothing(runtime_seconds=runtime_seconds, is_interrupted=is_interrupted)
         step = simulation.step_seconds
         if self.claim.is_infeasible or bound > step * (1 + _CONTRADICTION):
@@ -222,6 +222,7 @@ class _Case:
             solver=self.solver,
             method=self.claim.method,
             status=_judge_gap(gap_ratio, self.options.gap),
+            message=_warn_of_device(self.instance, self.budget_bytes),
             budget_bytes=self.budget_bytes,
             peak_bytes=simulation.peak_bytes,
             ideal_seconds=ideal,
@@ -266,15 +267,13 @@ class _Case:
             )
         necessary_bytes = max(limits.necessary_bytes, self.budget_bytes + 1 if self.claim.is_infeasible else 0)
         is_infeasible = necessary_bytes > self.budget_bytes
-        least = f"no plan of this kind fits into less than {necessary_bytes} bytes"
-        least += f" ({format_bytes(necessary_bytes)}), proven"
-        least += f"; a plan was found for {limits.sufficient_bytes} bytes ({format_bytes(limits.sufficient_bytes)})"
-        given = f"{self.budget_bytes} bytes ({format_bytes(self.budget_bytes)})"
+        given, necessary = _show_size(self.budget_bytes), _show_size(necessary_bytes)
+        found = f"a plan was found for {_show_size(limits.sufficient_bytes)}"
         if is_infeasible:
-            message = f"infeasible at {given}: {least}"
+            message = f"infeasible at {given}: no plan of this kind fits into less than {necessary}, proven; {found}"
         else:
-            why = "before it was stopped" if is_interrupted else "(which does not prove that there is none)"
-            message = f"{self.solver} found no plan at {given} {why}: {least}"
+            why = "before it was stopped" if is_interrupted else "which does not prove that there is none"
+            message = f"{self.solver} found no plan at {given}, {why}: {necessary} is necessary, proven; {found}"
         return Result(
             instance=self.instance.name,
             solver=self.solver,
@@ -291,9 +290,25 @@ class _Case:
         )
 
 
-def count_actions(instance: Instance, plan: Plan | None) -> dict[str, int]:
+def _show_size(num_bytes: int) -> str:
+    """Return a size to the byte, and for people where that is hard to read."""
+    exact = f"{num_bytes} byte{'' if num_bytes == 1 else 's'}"
+    return exact if num_bytes < KIB else f"{exact} ({format_bytes(num_bytes)})"
+
+
+def _warn_of_device(instance: Instance, budget_bytes: int) -> str | None:
+    """Return what to know if the device cannot hold what is always there and the budget together."""
+    memory_bytes = instance.device.memory_bytes
+    if instance.static_bytes + budget_bytes <= memory_bytes:
+        return None
+    return (
+        f"static_bytes ({format_bytes(instance.static_bytes)}) and this budget ({format_bytes(budget_bytes)}) together"
+        f" exceed the device's memory ({format_bytes(memory_bytes)}): shard the weights, or take another device"
+    )
+
+
+def count_actions(instance: Instance, plan: Plan) -> dict[str, int]:
     """Return how many activations a plan keeps, swaps and recomputes, and the bytes of the latter two."""
-    assert plan is not None
     counts = dict.fromkeys(Action, 0)
     sizes = dict.fromkeys(Action, 0)
     for activation in instance.activations:

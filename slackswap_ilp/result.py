@@ -36,11 +36,11 @@ class Result(BaseModel):
     bound_seconds
         A step time that no plan is below, proven.
     gap_ratio
-        (Step time - bound) / bound.
+        (Step time - bound) / bound; None above a bound of zero.
     necessary_budget_bytes
-        If infeasible: no plan fits into less than this, proven.
+        If there is no plan: none fits into less than this, proven.
     sufficient_budget_bytes
-        If infeasible: the smallest budget for which a plan was found.
+        If there is no plan: the smallest budget for which one was found, by whatever solver.
     is_interrupted
         Whether the caller stopped the solve.
     plan

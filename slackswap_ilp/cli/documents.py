@@ -116,7 +116,7 @@ def _describe_instance(instance: Instance) -> str:
 
 def _describe_plan(plan: Plan) -> str:
     """Return the size of a plan in words."""
-    return f"{len(plan.activations)} activations, for instance {show_name(plan.instance)}"
+    return f"{len(plan.activations)} activations, to be simulated with instance {show_name(plan.instance)}"
 
 
 def generate(
@@ -185,4 +185,9 @@ def schema(
 ) -> None:
     """Print the JSON Schema of an instance, a plan or a result."""
     mode: Final = "serialization" if kind == "result" else "validation"
-    print_json({"$schema": _DIALECT, **_SCHEMAS[kind].model_json_schema(mode=mode)})
+    content = _SCHEMAS[kind].model_json_schema(mode=mode)
+    if kind == "result":
+        content["required"] = list(content["properties"])
+    else:  # read files must say what they are, records made in Python need not
+        content["required"] = ["format", "version", *content["required"]]
+    print_json({"$schema": _DIALECT, **content})

@@ -68,7 +68,7 @@ def solve(
     """
     if output is not None and str(output) == STANDARD:
         raise OptionError("output: must be a file, got '-'; stdout carries the result")
-    check_target(output)
+    check_target(output, source=instance)
     read = load_instance(instance)
     with _watch([read], [budget], [solver]) as watch:
         result = pipeline.solve(

@@ -49,6 +49,8 @@ def read_source(name: str) -> bytes:
     InputError
         If it cannot be read.
     """
+    if not name:
+        raise InputError("file: must have a name, got ''")
     if name == STANDARD and sys.stdin is None:
         raise InputError("stdin: cannot be read: it is closed")
     try:
@@ -74,16 +76,18 @@ def load_plan(name: str) -> Plan:
     return parse_plan(read_source(name), source=name_source(name))
 
 
-def check_target(path: Path | None) -> None:
+def check_target(path: Path | None, *, source: str | None = None) -> None:
     """Refuse a file that cannot be written, before the work that it is to hold.
 
     Raises
     ------
     InputError
-        If it is a folder, or its folder is missing.
+        If it is a folder, its folder is missing, or it is `source`, the file that the work begins with.
     """
     if path is None:
         return
+    if source not in (None, STANDARD) and path.exists() and Path(source).exists() and path.samefile(source):
+        raise InputError(f"{path}: cannot be written: it is what is read")
     if path.is_dir():
         raise InputError(f"{path}: cannot be written: it is a folder")
     if not path.parent.is_dir():

@@ -37,6 +37,7 @@ def _describe_result(result: Result, plan_path: Path | None) -> Iterator[Line]:
     else:
         yield Line("budget", show_bytes(result.budget_bytes))
         yield Line("ideal step", show_seconds(result.ideal_seconds))
+        yield Line("plan", "none to write")
     if result.bound_seconds is not None:
         share = show_percent(find_bound_ratio(result))
         gap = "" if result.gap_ratio is None else f"; gap {show_percent(result.gap_ratio)}"
@@ -127,5 +128,6 @@ def tabulate_reproduction(rows: Sequence[ReproducedResult], *, width: int) -> Re
             Line("paper", f"what {SOURCE} reports for its heuristic, on its own profiles"),
         )
     )
-    messages = [Text(show_name(f"{row.instance}: {row.message}")) for row in rows if row.message is not None]
+    texts = dict.fromkeys(show_name(f"{row.instance}: {row.message}") for row in rows if row.message is not None)
+    messages = [line for text in texts for line in (Text(text), Text())]
     return Group(title, Text(), fit_table(_REPRODUCTION, rows, width), Text(), *messages, legend)

@@ -20,11 +20,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-import highspy
 import pulp
 
 from slackswap_ilp.errors import SolverError
 from slackswap_ilp.solvers.program import Program, Variable
+
+try:
+    import highspy
+except ImportError:  # a broken installation: CBC, and what needs no solver, still work
+    highspy = None  # type: ignore[assignment]
 
 BOUND_MARGIN: Final = 1e-7
 """Share by which a proven bound is lowered, because solvers prove it to a tolerance only."""
@@ -182,6 +186,8 @@ def _solve_with_highs(
     start: Mapping[Variable, float] | None,
     on_progress: Progress | None,
 ) -> Answer:
+    if highspy is None:
+        raise SolverError("HiGHS is missing: install it with  pip install highspy")
     _print_banner_unseen()
     problem = program.problem
     solver = pulp.HiGHS(

@@ -87,6 +87,8 @@ class _Run:
         self._offer(find_greedy(graph, budget_bytes=budget_bytes, monitor=self.monitor))
         if self.is_good_enough:
             return self._claim("greedy within the gap of the ideal step")
+        if self.monitor.is_over():
+            return self._claim("greedy")
         relaxed = make_fluid_program(graph, budget_bytes=budget_bytes, window=_BOUND_WINDOW)
         if not self._prove_by_relaxation(relaxed):
             return Claim(plan=None, is_infeasible=True, method="fluid relaxation")

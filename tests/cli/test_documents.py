@@ -22,7 +22,7 @@ def test_validate_describes_instances_and_plans(run_cli: RunCli, chain: Path, sw
     assert done.err == ""
     assert done.out.splitlines() == [
         f"{chain}: valid instance, 2 layers, 2 activations, keep-all peak 16 B, ideal step 6 s",
-        f"{swap_plan}: valid plan, 2 activations, for instance chain",
+        f"{swap_plan}: valid plan, 2 activations, to be simulated with instance chain",
     ]
 
 
@@ -197,3 +197,16 @@ def test_unknown_command(run_cli: RunCli) -> None:
         assert done.code == 2
         assert done.err.startswith("error: ")
         assert done.err.endswith("run 'slackswap --help' for what is allowed\n")
+
+
+@pytest.mark.parametrize("kind", ["instance", "plan"])
+def test_schema_requires_what_files_must_say(run_cli: RunCli, kind: str) -> None:
+    """A file must have its format and version, though records made in Python have them by default."""
+    schema = json.loads(run_cli("schema", kind).out)
+    assert schema["required"][:2] == ["format", "version"]
+
+
+def test_schema_of_a_result_requires_every_key(run_cli: RunCli) -> None:
+    """All keys of a result are always there."""
+    schema = json.loads(run_cli("schema", "result").out)
+    assert set(schema["required"]) == set(schema["properties"])

@@ -186,3 +186,26 @@ def test_result_is_shown_when_the_plan_cannot_be_written(
     assert done.code == 2
     assert "not written" in done.out
     assert done.err == "error: plan.json: cannot be written: No space left on device\n"
+
+
+def test_solve_does_not_overwrite_what_it_reads(run_cli: RunCli, small: Path) -> None:
+    """A plan is not written over its instance."""
+    before = small.read_text(encoding="utf-8")
+    done = run_cli("solve", small, *GREEDY, "--output", small)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"error: {small}: cannot be written: it is what is read\n"
+    assert small.read_text(encoding="utf-8") == before
+
+
+def test_solve_refuses_an_empty_name(run_cli: RunCli) -> None:
+    """An empty file name is said to be that."""
+    done = run_cli("solve", "")
+    assert (done.code, done.err) == (2, "error: file: must have a name, got ''\n")
+
+
+def test_solve_says_when_the_device_is_too_small(run_cli: RunCli, small: Path) -> None:
+    """A budget that does not fit beside the weights gets a plan, and a warning with the numbers."""
+    budget_bytes = 2 * read_instance(small).device.memory_bytes
+    row = json.loads(run_cli("solve", small, "--solver", "greedy", "--budget", budget_bytes, "--json").out)
+    assert row["status"] == "optimal"
+    assert "together exceed the device's memory" in row["message"]

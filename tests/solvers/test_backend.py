@@ -231,3 +231,12 @@ for relax in (True, False):
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_backend_without_highs_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing HiGHS is a solver's error that names the package, not a Python traceback."""
+    monkeypatch.setattr(backend_module, "highspy", None)
+    program = Program("missing")
+    program.minimise([(program.binary("item"), 1)])
+    with pytest.raises(SolverError, match="HiGHS is missing: install it with  pip install highspy"):
+        solve_program(program, backend="highs", limits=Limits())
