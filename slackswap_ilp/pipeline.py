@@ -159,7 +159,7 @@ def check_options(*, gap: float, time_limit_seconds: float | None, backend: str)
         raise OptionError(f"time limit: must be a positive number of seconds, got {time_limit_seconds}")
     if backend not in BACKENDS:
         raise OptionError(f"backend: must be one of {', '.join(BACKENDS)}, got {backend!r}")
-    return SolveOptions(gap=max(gap, SMALLEST_GAP), time_limit_seconds=time_limit_seconds, backend=backend)
+    return SolveOptions(gap=max(gap, SMALLEST_GAP), backend=backend)
 
 
 def resolve_budget(instance: Instance, graph: Graph, budget: BudgetLike) -> int:

@@ -25,14 +25,11 @@ class SolveOptions:
     ----------
     gap
         Relative gap between step time and bound that is good enough.
-    time_limit_seconds
-        How long a solver may run, None for as long as it takes.
     backend
         Which solver of integer programs: ``"highs"`` or ``"cbc"``.
     """
 
     gap: float = 0.001
-    time_limit_seconds: float | None = None
     backend: str = "highs"
 
 
@@ -68,6 +65,10 @@ class Monitor:
         Called with the best step time and the best bound so far, in seconds, whenever one improves.
     is_cancelled
         Asked again and again; True makes the solver return what it has.
+    deadline
+        Reading of `time.monotonic` at which the solver is to return, None for no limit.
+    step_seconds, bound_seconds
+        The best that was reported so far.
     """
 
     on_progress: Callable[[float | None, float | None], None] = field(default=lambda _step, _bound: None)
