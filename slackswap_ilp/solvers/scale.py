@@ -5,7 +5,7 @@ from typing import Final
 
 from slackswap_ilp.analysis import Graph
 
-_SIZE_UNITS: Final = 64
+_SIZE_UNITS: Final = 32
 _STEP_UNITS: Final = 1000
 
 
