@@ -16,7 +16,8 @@ from slackswap_ilp.solvers.backend import BOUND_MARGIN, BOUND_TOLERANCE, Answer,
 from slackswap_ilp.solvers.base import Claim, Monitor, Problem, SolveOptions
 from slackswap_ilp.solvers.evaluate import Evaluation, evaluate, plan_of
 from slackswap_ilp.solvers.exact import make_exact_program, solve_exact
-from slackswap_ilp.solvers.fluid import FluidProgram, make_fluid_program, read_actions
+from slackswap_ilp.solvers.fluid import make_fluid_program, read_actions
+from slackswap_ilp.solvers.fluid_model import FluidProgram
 from slackswap_ilp.solvers.greedy import find_greedy
 from slackswap_ilp.solvers.polish import Search, improve, repair
 

@@ -12,7 +12,8 @@ from slackswap_ilp.simulator import simulate
 from slackswap_ilp.solvers.backend import Limits, Outcome, solve_program
 from slackswap_ilp.solvers.evaluate import evaluate, plan_of, tight_peak
 from slackswap_ilp.solvers.exact import solve_exact
-from slackswap_ilp.solvers.fluid import FluidProgram, make_fluid_program, read_actions
+from slackswap_ilp.solvers.fluid import make_fluid_program, read_actions
+from slackswap_ilp.solvers.fluid_model import FluidProgram
 from tests.oracle import BestPlan, best_by_enumeration, find_smallest_budget
 from tests.strategies import find_budget_range, random_budget_bytes, random_instance, random_plan
 
