@@ -119,11 +119,12 @@ def parse_budget(text: str) -> Budget:
     if match:
         return Budget(ratio=Fraction(match.group(1)) / 100)
     try:
-        return Budget(num_bytes=parse_bytes(text))
+        num_bytes = parse_bytes(text)
     except OptionError as error:
         raise OptionError(
             f"budget: must be a share of the keep-all peak ('50%') or a size ('12GiB', bytes), got {text!r}"
         ) from error
+    return Budget(num_bytes=num_bytes)
 
 
 def format_bytes(num_bytes: int) -> str:

@@ -170,3 +170,10 @@ def test_budget_share_rounds_down_exactly() -> None:
     """29 % of 100 bytes are 29 bytes, not what binary fractions make of it."""
     assert all(parse_budget(f"{share}%").in_bytes(100) == share for share in range(1, 101))
     assert Budget(ratio=0.29).in_bytes(100) == 29
+
+
+def test_budget_out_of_range_says_the_range() -> None:
+    """Zero and more bytes than can be summed are refused with the range, not as if they were no sizes."""
+    for text in ("0", "99999999999999999999"):
+        with pytest.raises(OptionError, match=rf"budget: must be from 1 to {MAX_BYTES} bytes, got {text}"):
+            parse_budget(text)
