@@ -15,7 +15,6 @@ from slackswap_ilp.analysis import (
     make_plan,
     normalise_actions,
     slot_seconds,
-    tightest_schedule,
     unswapped_ledger,
 )
 from slackswap_ilp.instance import Instance
@@ -23,6 +22,7 @@ from slackswap_ilp.plan import Action, Plan
 from slackswap_ilp.slots import num_slots
 from tests.oracle import Graph as OracleGraph
 from tests.oracle import read_plan, replay
+from tests.schedules import tightest_schedule
 from tests.solvers.test_fluid import draw_actions, long_instance
 from tests.strategies import find_budget_range, random_instance, random_plan
 

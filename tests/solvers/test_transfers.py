@@ -12,7 +12,6 @@ from slackswap_ilp.analysis import (
     is_runnable,
     make_graph,
     make_plan,
-    tightest_schedule,
 )
 from slackswap_ilp.instance import Instance
 from slackswap_ilp.plan import Action
@@ -20,6 +19,7 @@ from slackswap_ilp.simulator import simulate
 from slackswap_ilp.solvers.transfers import schedule_transfers, time_schedule
 from tests.oracle import Graph as OracleGraph
 from tests.oracle import count_plans, enumerate_plans, read_plan, replay
+from tests.schedules import tightest_schedule
 from tests.solvers.test_fluid import draw_actions, long_instance
 from tests.strategies import random_instance, random_plan
 
